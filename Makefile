@@ -1,0 +1,41 @@
+# Every target sets up what it needs: a fresh machine wants Python 3.11 and make, nothing else.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test lint bench clean
+
+demo: $(VENV)/.core
+	$(BIN)/pdrn demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -q
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.bench
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m benchmarks
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp file per set of extras: installing runs again when the project's requirements change.
+$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/pip install -q -c constraints.txt -e .
+	touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/pip install -q -c constraints.txt -e '.[dev,train]'
+	$(BIN)/pip install -q -c constraints.txt -e '.[metrics]' || echo 'no PESQ (it wants a C compiler): its tests are skipped'
+	touch $@ $(VENV)/.core
+
+$(VENV)/.bench: $(VENV)/.dev
+	$(BIN)/pip install -q -c constraints.txt -e '.[bench]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

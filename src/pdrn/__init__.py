@@ -1,0 +1,1 @@
+"""Primal-dual networks: restore quantized sound inside its cells."""

@@ -1,0 +1,1 @@
+"""Sound as cells: quantizers, files, frames, corpora and metrics. Knows nothing of optimisation."""
