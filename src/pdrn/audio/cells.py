@@ -1,0 +1,147 @@
+"""Cells: the box of intervals that a quantized signal is known to lie in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+FloatArray = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Closed intervals [lo, hi], one per sample, that the true samples lie in.
+
+    A side may be infinite: a clipped sample has an open-ended cell, a missing one an unbounded cell.
+    Both arrays have one shape and one floating-point type and cannot be written to.
+
+    Parameters
+    ----------
+    lo, hi : array_like
+        Lower and upper ends, lo <= hi, never NaN. Anything but float32 becomes float64.
+
+    Examples
+    --------
+    >>> cells = Cells([0.0, 0.5, -np.inf], [0.25, np.inf, np.inf])
+    >>> cells.centre
+    array([0.125, 0.5  , 0.   ])
+    >>> cells.project([1.0, 0.0, 7.0])
+    array([0.25, 0.5 , 7.  ])
+    >>> cells.violation([1.0, 0.0, 7.0])
+    0.75
+    """
+
+    lo: FloatArray
+    hi: FloatArray
+
+    def __post_init__(self) -> None:
+        lo, hi = np.asarray(self.lo), np.asarray(self.hi)
+        dtype = np.float32 if lo.dtype == hi.dtype == np.float32 else np.float64
+        lo, hi = lo.astype(dtype, copy=False), hi.astype(dtype, copy=False)
+        if lo.shape != hi.shape:
+            raise ValueError(
+                f"lo and hi need one shape, got {lo.shape} and {hi.shape}; pass one cell per sample"
+            )
+        if not np.all((lo <= hi) & (lo < np.inf) & (hi > -np.inf)):
+            raise ValueError(
+                "every cell needs lo <= hi, no NaN and a number inside; check how lo and hi were made"
+            )
+        for name, ends in (("lo", lo), ("hi", hi)):
+            view = ends.view()
+            view.flags.writeable = False
+            object.__setattr__(self, name, view)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape that lo and hi have in common."""
+        return self.lo.shape
+
+    @property
+    def centre(self) -> FloatArray:
+        """The middle of each cell; the finite end of an open-ended cell; 0 for an unbounded one.
+
+        It depends on the cell alone, never on its neighbours, so that it commutes with slicing.
+        """
+        lo = np.where(np.isfinite(self.lo), self.lo, np.where(np.isfinite(self.hi), self.hi, 0))
+        hi = np.where(np.isfinite(self.hi), self.hi, lo)
+        return self.project(lo / 2 + hi / 2)
+
+    @property
+    def radius(self) -> FloatArray:
+        """Half the width of each cell, infinite where a side is."""
+        return self.hi / 2 - self.lo / 2
+
+    def project(self, samples: ArrayLike) -> FloatArray:
+        """Return the points of the cells that are nearest to the samples."""
+        return np.asarray(np.clip(samples, self.lo, self.hi))
+
+    def contains(self, samples: ArrayLike) -> NDArray[np.bool_]:
+        """Tell for each sample whether it lies in its cell."""
+        x = np.asarray(samples)
+        return np.asarray((self.lo <= x) & (x <= self.hi))
+
+    def violation(self, samples: ArrayLike) -> float:
+        """Return the largest distance of a sample to its cell: 0.0 if all are inside, inf if one is NaN."""
+        outside = ~self.contains(samples)
+        if not outside.any():
+            return 0.0
+        lo, hi, x = (ends[outside] for ends in np.broadcast_arrays(self.lo, self.hi, samples))
+        if np.isnan(x).any():
+            return float("inf")
+        with np.errstate(over="ignore"):
+            return float(np.maximum(lo - x, x - hi).max())
+
+    def opened(self, below: ArrayLike, above: ArrayLike) -> Cells:
+        """Return these cells with no lower end where `below` is true and no upper end where `above` is."""
+        return Cells(np.where(below, -np.inf, self.lo), np.where(above, np.inf, self.hi))
+
+    def astype(self, dtype: DTypeLike) -> Cells:
+        """Return the cells in float32 or float64, rounded inward: lo up, hi down.
+
+        Whatever lies in the result lies in these cells. A cell that holds no float32 at all is refused:
+        any float32 put in its place would be a claim that the data does not support.
+        """
+        if np.dtype(dtype) not in (np.float32, np.float64):
+            raise ValueError(f"cells are float32 or float64, not {np.dtype(dtype)}")
+        with np.errstate(over="ignore"):
+            lo, hi = self.lo.astype(dtype), self.hi.astype(dtype)
+            lo = np.where(lo < self.lo, np.nextafter(lo, np.inf, dtype=dtype), lo)
+            hi = np.where(hi > self.hi, np.nextafter(hi, -np.inf, dtype=dtype), hi)
+        empty = ~((lo <= hi) & (lo < np.inf) & (hi > -np.inf))
+        if empty.any():
+            raise ValueError(
+                f"{np.count_nonzero(empty)} of {empty.size} cells hold no {np.dtype(dtype)}; keep float64"
+            )
+        return Cells(lo, hi)
+
+    def __getitem__(self, key: Any) -> Cells:
+        return Cells(self.lo[key], self.hi[key])
+
+    def __len__(self) -> int:
+        return len(self.lo)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Cells):
+            return NotImplemented
+        return np.array_equal(self.lo, other.lo) and np.array_equal(self.hi, other.hi)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def concatenate(pieces: Sequence[Cells], axis: int = -1) -> Cells:
+    """Return the pieces as one, joined along the axis of time.
+
+    Examples
+    --------
+    >>> cells = Cells([0.0, 1.0, 2.0], [1.0, 2.0, 3.0])
+    >>> concatenate([cells[:1], cells[1:]]) == cells
+    True
+    """
+    return Cells(
+        np.concatenate([piece.lo for piece in pieces], axis),
+        np.concatenate([piece.hi for piece in pieces], axis),
+    )

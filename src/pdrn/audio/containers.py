@@ -1,0 +1,74 @@
+"""Containers: whether a sound file holds all the bytes that its header promises.
+
+libsndfile reads what is left of a cut WAV, AIFF, AU or Ogg file without a word, so its length is checked
+here first. (A cut FLAC file shows when it yields fewer frames than it declares.)
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+
+# What writers to a pipe put where they cannot know the size yet: 0, or close to the largest number.
+_UNKNOWN_SIZES = range(0x7FFF_F000, 0x1_0000_0000)
+
+
+def missing_bytes(file_descriptor: int) -> int:
+    """Return how many bytes a sound file lacks of what its header promises: 0 if whole or unknown."""
+    size = os.fstat(file_descriptor).st_size
+    magic = os.pread(file_descriptor, 4, 0)
+    if magic not in _PROMISES:
+        return 0
+    return max(_PROMISES[magic](file_descriptor, size) - size, 0)
+
+
+def _chunks(data_chunk: bytes, byte_order: str) -> Callable[[int, int], int]:
+    """Return a function that walks over chunks to the end of the one with the samples."""
+
+    def promised_size(file_descriptor: int, size: int) -> int:
+        position = 12
+        while len(head := os.pread(file_descriptor, 8, position)) == 8:
+            (length,) = struct.unpack(byte_order + "I", head[4:])
+            if head[:4] == data_chunk:
+                unknown = length == 0 or length in _UNKNOWN_SIZES
+                return 0 if unknown else position + 8 + length
+            position += 8 + length + length % 2
+        return size + 1  # the chunk with the samples was never reached
+
+    return promised_size
+
+
+def _rf64(file_descriptor: int, size: int) -> int:
+    """Return 8 more than the size of the whole that the ds64 chunk declares."""
+    head = os.pread(file_descriptor, 28, 0)
+    declared = struct.unpack("<Q", head[20:28])[0] if len(head) == 28 and head[12:16] == b"ds64" else 0
+    return 0 if declared in (0, 2**64 - 1) else int(declared) + 8
+
+
+def _au(file_descriptor: int, size: int) -> int:
+    head = os.pread(file_descriptor, 12, 0)
+    if len(head) < 12:
+        return 12
+    offset, length = struct.unpack(">II", head[4:])
+    return 0 if length in _UNKNOWN_SIZES else int(offset) + int(length)
+
+
+def _ogg(file_descriptor: int, size: int) -> int:
+    """Return one byte too many unless the last page is whole and flagged as the stream's end."""
+    tail = os.pread(file_descriptor, 1 << 17, max(size - (1 << 17), 0))
+    page = tail[tail.rfind(b"OggS") :]
+    if len(page) < 27 or not page[5] & 4:
+        return size + 1
+    segments = page[27 : 27 + page[26]]
+    return size - len(page) + 27 + page[26] + sum(segments)
+
+
+_PROMISES: dict[bytes, Callable[[int, int], int]] = {
+    b"RIFF": _chunks(b"data", "<"),
+    b"RIFX": _chunks(b"data", ">"),
+    b"FORM": _chunks(b"SSND", ">"),
+    b"RF64": _rf64,
+    b".snd": _au,
+    b"OggS": _ogg,
+}

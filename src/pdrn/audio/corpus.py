@@ -1,0 +1,216 @@
+"""Corpora: a folder of sound files, indexed by checksum, split, and cut into frames or segments."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from pdrn.audio.cells import FloatArray
+from pdrn.audio.files import SUFFIXES, AudioError, info, read, resample
+from pdrn.audio.frames import cut
+
+SPLITS = ("train", "dev", "test")
+
+Progress = Callable[[int, int], None]
+
+# File names that tell the speaker: LibriSpeech's 103-1240-0000 and VCTK's p225_001.
+_SPEAKER_NAMES = re.compile(r"(\d+)-\d+-\d+|([ps]\d+)_\d+(?:_mic\d)?")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file of a corpus: its path within the folder, checksum, length, rate and split."""
+
+    path: str
+    sha256: str
+    frames: int
+    sample_rate_hz: int
+    split: str
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """An indexed folder of sound files.
+
+    Make it with `Corpus.scan`. Signals are mono (channels are averaged), at `sample_rate_hz` if that is
+    given, and divided by their own peak, as in the paper.
+    """
+
+    folder: Path
+    entries: tuple[Entry, ...]
+    sample_rate_hz: int | None = None
+
+    @staticmethod
+    def scan(
+        folder: str | Path, sample_rate_hz: int | None = None, seed: int = 0, progress: Progress | None = None
+    ) -> Corpus:
+        """Index the sound files of a folder and of all folders in it.
+
+        Parameters
+        ----------
+        folder : path
+            Where it has subfolders train, dev and test, these are the split. Otherwise the files are split
+            70/15/15 at random, by speaker where all file names tell one (as those of LibriSpeech and VCTK).
+        sample_rate_hz : int, optional
+            Resample all signals to this rate.
+        seed : int
+            Seed of the random split.
+        progress : callable, optional
+            Called with the number of files done and the number of all files, after each.
+        """
+        folder = Path(folder)
+        ready_made = all((folder / name).is_dir() for name in SPLITS)
+        roots = [folder / name for name in SPLITS] if ready_made else [folder]
+        files = sorted(file for root in roots for file in root.rglob("*") if file.suffix.lower() in SUFFIXES)
+        if not files:
+            raise AudioError(f"{folder} holds no sound files ({', '.join(SUFFIXES)}); name another folder")
+        paths = [file.relative_to(folder).as_posix() for file in files]
+        split_of = {p: p.split("/")[0] for p in paths} if ready_made else _random_split(paths, seed)
+        entries = []
+        for path, file in zip(paths, files, strict=True):
+            header = info(file)
+            frames = header.frames or read(file).samples.shape[-1]
+            entries.append(Entry(path, _sha256(file), frames, header.sample_rate_hz, split_of[path]))
+            if progress:
+                progress(len(entries), len(files))
+        return Corpus(folder, tuple(entries), sample_rate_hz)
+
+    @property
+    def checksum(self) -> str:
+        """One checksum of all: changes if a file's name, content or split does."""
+        lines = [f"{entry.split} {entry.path} {entry.sha256}\n" for entry in self.entries]
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+    def split(self, name: str) -> tuple[Entry, ...]:
+        """Return the files of "train", "dev" or "test"."""
+        if name not in SPLITS:
+            raise ValueError(f"the splits are {', '.join(SPLITS)}; there is no {name!r}")
+        return tuple(entry for entry in self.entries if entry.split == name)
+
+    def signal(self, entry: Entry, dtype: DTypeLike = np.float64) -> FloatArray:
+        """Read one file as a mono signal with a peak of 1, checking that it is what was indexed."""
+        file = self.folder / entry.path
+        sound = read(file)
+        if _sha256(file) != entry.sha256:
+            raise AudioError(f"{file} has changed since it was indexed; scan the folder again")
+        if self.sample_rate_hz:
+            sound = resample(sound, self.sample_rate_hz)
+        samples = np.atleast_2d(sound.samples).mean(axis=0)
+        peak = np.abs(samples).max()
+        if peak == 0:
+            raise AudioError(f"{file} is silent and cannot be normalised; leave it out")
+        return np.asarray(samples / peak, dtype)
+
+    def signals(
+        self, split: str, dtype: DTypeLike = np.float64, progress: Progress | None = None
+    ) -> list[FloatArray]:
+        """Read all files of a split, in the order of `split(name)`."""
+        entries = self.split(split)
+        signals = []
+        for entry in entries:
+            signals.append(self.signal(entry, dtype))
+            if progress:
+                progress(len(signals), len(entries))
+        return signals
+
+    def frames(
+        self, split: str, frame_length: int, hop: int | None = None, dtype: DTypeLike = np.float64
+    ) -> FloatArray:
+        """Return the whole frames of all files of a split, each cut without its tail: (4.1)."""
+        pieces = [cut(signal, frame_length, hop) for signal in self.signals(split, dtype)]
+        return np.concatenate([*pieces, np.empty((0, frame_length), dtype)])
+
+
+def segments(
+    signals: Sequence[FloatArray], segment_length: int, count: int, generator: np.random.Generator
+) -> FloatArray:
+    """Draw segments at random: every start in every signal is as likely.
+
+    Returns
+    -------
+    array, shape (count, segment_length)
+
+    Examples
+    --------
+    >>> segments([np.arange(3.0), np.arange(8.0, 10.0)], 2, 4, np.random.default_rng(0))
+    array([[8., 9.],
+           [1., 2.],
+           [1., 2.],
+           [0., 1.]])
+    """
+    counts = np.array([max(len(signal) - segment_length + 1, 0) for signal in signals], dtype=np.int64)
+    if segment_length < 1 or counts.sum() == 0:
+        raise ValueError(f"no signal has {segment_length} samples; shorten the segments")
+    ends = counts.cumsum()
+    drawn = generator.integers(ends[-1], size=count)
+    which = np.searchsorted(ends, drawn, side="right")
+    starts = drawn - (ends - counts)[which]
+    return np.stack(
+        [signals[index][start:][:segment_length] for index, start in zip(which, starts, strict=True)]
+    )
+
+
+def fetch_festvox_ru(folder: str | Path) -> Path:
+    """Download Debian's package festvox-ru with this machine's apt-get and return its folder of recordings.
+
+    99 minutes of one Russian speaker at 16 kHz, free for any use: a stand-in for the paper's corpus. The
+    179 MB come from wherever the machine's apt is set up to fetch packages; nothing is installed.
+    """
+    folder = Path(folder).resolve()
+    recordings = folder / "usr/share/festival/voices/russian/msu_ru_nsh_clunits/wav"
+    if recordings.is_dir():
+        return recordings
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as download:
+        _run(["apt-get", "download", "festvox-ru"], download)
+        packages = list(Path(download).glob("festvox-ru*.deb"))
+        if len(packages) != 1:
+            raise AudioError(
+                "apt-get fetched no package festvox-ru; run apt-get update, or name another folder"
+            )
+        _run(["dpkg-deb", "-x", str(packages[0]), download + "/unpacked"], download)
+        (Path(download) / "unpacked" / "usr").rename(folder / "usr")
+    return recordings
+
+
+def _run(command: list[str], folder: str) -> None:
+    try:
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+    except FileNotFoundError as error:
+        raise AudioError(
+            f"{command[0]} is not on this machine; use Debian or Ubuntu, or another corpus"
+        ) from error
+    except subprocess.CalledProcessError as error:
+        reason = (error.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise AudioError(
+            f"{' '.join(command[:2])} failed ({reason}); run apt-get update and try again"
+        ) from error
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _random_split(paths: list[str], seed: int) -> dict[str, str]:
+    """Return a split for each path: 70/15/15 of the files, the files of one speaker never apart."""
+    matches = [_SPEAKER_NAMES.fullmatch(Path(path).stem) for path in paths]
+    by_speaker: dict[str, list[str]] = {}
+    for match, path in zip(matches, paths, strict=True):
+        by_speaker.setdefault(match.group(match.lastindex or 0) if match else path, []).append(path)
+    told = all(matches) and len(by_speaker) >= len(SPLITS)
+    groups = list(by_speaker.values()) if told else [[path] for path in paths]
+    split_of: dict[str, str] = {}
+    for index in np.random.default_rng(seed).permutation(len(groups)):
+        share = (len(split_of) + len(groups[index]) / 2) / len(paths)
+        name = SPLITS[int(np.searchsorted([0.7, 0.85], share))]
+        split_of.update(dict.fromkeys(groups[index], name))
+    return split_of

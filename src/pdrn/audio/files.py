@@ -1,0 +1,229 @@
+"""Files: sound in, with the cells that its stored codes stand for.
+
+Files and pipes are read block by block; a pipe is first copied to a temporary file on disk, since most
+formats cannot be read without going back and forth. Whatever is wrong with the input, the answer is one
+`AudioError`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO
+
+import numpy as np
+import soundfile
+import soxr
+from numpy.typing import NDArray
+
+from pdrn.audio.cells import Cells
+from pdrn.audio.containers import missing_bytes
+from pdrn.audio.g711 import ALaw, MuLaw
+from pdrn.audio.quantizers import MidTread
+
+Source = str | os.PathLike[str] | BinaryIO
+StoredQuantizer = MidTread | MuLaw | ALaw
+
+FORMATS = ("WAV", "WAVEX", "RF64", "AIFF", "AU", "FLAC", "OGG")
+SUFFIXES = (".wav", ".rf64", ".aif", ".aiff", ".aifc", ".au", ".snd", ".flac", ".ogg", ".oga", ".opus")
+PCM_BITS = {"PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32}
+LARGEST_RATE_HZ = 10_000_000
+
+_UNKNOWN_LENGTH = 1 << 62
+_BLOCK_VALUES = 1 << 20
+
+
+class AudioError(ValueError):
+    """Sound that cannot be read or written, with the cause and the remedy in one sentence."""
+
+
+@dataclass(frozen=True)
+class Info:
+    """What a header says: frames is None where the length is not known beforehand."""
+
+    sample_rate_hz: int
+    channels: int
+    frames: int | None
+    format: str
+    subtype: str
+
+
+@dataclass(frozen=True, eq=False)
+class Sound:
+    """Samples and how they were stored.
+
+    Parameters
+    ----------
+    samples : array of float64, shape (frames,) or (channels, frames)
+        Full scale is [-1, 1].
+    sample_rate_hz : int
+    subtype : str
+        How each sample was stored, by libsndfile's names: PCM_U8, PCM_16, ULAW, FLOAT, VORBIS ...
+    """
+
+    samples: NDArray[np.float64]
+    sample_rate_hz: int
+    subtype: str
+
+    @property
+    def channels(self) -> int:
+        """The number of channels."""
+        return 1 if self.samples.ndim == 1 else len(self.samples)
+
+    @property
+    def quantizer(self) -> StoredQuantizer:
+        """The quantizer whose levels the stored codes are: signed PCM is mid-tread.
+
+        Its outermost cells are open-ended, since nobody knows whether the recording was cut off there.
+        """
+        if self.subtype in PCM_BITS:
+            return MidTread(PCM_BITS[self.subtype], full_scale=False)
+        if self.subtype == "ULAW":
+            return MuLaw(full_scale=False, signed_zero=False)
+        if self.subtype == "ALAW":
+            return ALaw(full_scale=False)
+        raise AudioError(f"{self.subtype} samples have no cells of their own; detect or name the quantizer")
+
+    @property
+    def codes(self) -> NDArray[Any]:
+        """The stored codes: signed numbers of PCM, bytes of G.711 (+0 for mu-law's -0)."""
+        return self.quantizer.codes_of(self.samples)
+
+    def cells(self) -> Cells:
+        """Return the cells of the stored codes, of the samples' shape."""
+        return self.quantizer.cells(self.codes)
+
+
+def info(source: Source) -> Info:
+    """Return what a sound file's header says; see `read` for the source."""
+    with _opened(source) as (_, _, header):
+        return header
+
+
+def read(source: Source) -> Sound:
+    """Read a whole sound file.
+
+    Parameters
+    ----------
+    source : str, path or binary file
+        "-" stands for standard input.
+
+    Raises
+    ------
+    AudioError
+        If the source is no sound file, is cut off or empty, or holds NaN or infinite samples.
+    """
+    pieces = list(blocks(source))
+    return replace(pieces[0], samples=np.concatenate([piece.samples for piece in pieces], axis=-1))
+
+
+def blocks(source: Source, block_length: int = 65536) -> Iterator[Sound]:
+    """Read a sound file as a sequence of sounds of `block_length` frames, the last one shorter.
+
+    Memory use does not depend on the length of the file. Blocks of files with very many channels are
+    shorter. The errors of `read` come when the place is reached.
+    """
+    if block_length < 1:
+        raise ValueError(f"a block needs at least one frame, got {block_length}")
+    with _opened(source) as (name, file, header):
+        block_length = max(min(block_length, _BLOCK_VALUES // header.channels), 1)
+        done = 0
+        while len(block := _next_block(file, block_length, name)):
+            if not np.isfinite(block).all():
+                frame, channel = np.argwhere(~np.isfinite(block))[0]
+                raise AudioError(
+                    f"{name}: frame {done + frame} of channel {channel} is NaN or infinite; repair it"
+                )
+            done += len(block)
+            samples = block[:, 0] if header.channels == 1 else block.T
+            yield Sound(samples, header.sample_rate_hz, header.subtype)
+        if done == 0:
+            raise AudioError(f"{name} holds no samples; there is nothing to do")
+        if header.frames is not None and done < header.frames:
+            raise AudioError(f"{name} ends after {done} of {header.frames} frames; get the whole file")
+
+
+def resample(sound: Sound, sample_rate_hz: int) -> Sound:
+    """Return the sound at another rate; its samples are new ones, so that the stored cells are gone.
+
+    Examples
+    --------
+    >>> resample(Sound(np.zeros(48000), 48000, "PCM_16"), 16000).samples.shape
+    (16000,)
+    """
+    if sound.sample_rate_hz == sample_rate_hz:
+        return sound
+    samples = soxr.resample(sound.samples.T, sound.sample_rate_hz, sample_rate_hz, quality="VHQ").T
+    return Sound(samples, sample_rate_hz, "DOUBLE")
+
+
+@contextmanager
+def _opened(source: Source) -> Iterator[tuple[str, soundfile.SoundFile, Info]]:
+    """Open a source and check its header."""
+    with _seekable(source) as (name, stream):
+        missing = missing_bytes(stream.fileno())
+        if missing:
+            raise AudioError(f"{name} is cut off, {missing} bytes or more are missing; get the whole file")
+        try:
+            file = soundfile.SoundFile(stream.fileno(), closefd=False)
+        except (soundfile.SoundFileError, TypeError, ValueError) as error:
+            reason = getattr(error, "error_string", str(error)).strip().rstrip(".")
+            raise AudioError(
+                f"{name} is no sound file that can be read ({reason}); convert it to WAV"
+            ) from error
+        with file:
+            if file.format not in FORMATS:
+                raise AudioError(f"{name}: {file.format} files are not read; convert it to WAV")
+            if not 1 <= file.samplerate <= LARGEST_RATE_HZ:
+                raise AudioError(
+                    f"{name}: a sample rate of {file.samplerate} Hz is absurd; repair the header"
+                )
+            frames = file.frames if file.frames < _UNKNOWN_LENGTH else None
+            yield name, file, Info(file.samplerate, file.channels, frames, file.format, file.subtype)
+
+
+@contextmanager
+def _seekable(source: Source) -> Iterator[tuple[str, BinaryIO]]:
+    """Open a source as a file on disk, at its start, copying what cannot seek to a temporary one."""
+    if isinstance(source, str | os.PathLike) and os.fspath(source) != "-":
+        name = os.fspath(source)
+        try:
+            stream: BinaryIO = open(name, "rb")  # noqa: SIM115 (closed below)
+        except OSError as error:
+            raise AudioError(f"{name} cannot be opened: {error.strerror}") from error
+        with stream, _seekable(stream) as (_, seekable):
+            yield name, seekable
+        return
+    stream = sys.stdin.buffer if isinstance(source, str | os.PathLike) else source
+    name = str(getattr(stream, "name", "the sound"))
+    if _is_regular_file(stream):
+        yield name, stream
+        return
+    with tempfile.TemporaryFile() as copy:
+        shutil.copyfileobj(stream, copy)
+        copy.flush()
+        copy.seek(0)
+        yield name, copy
+
+
+def _is_regular_file(stream: BinaryIO) -> bool:
+    try:
+        return stream.seekable() and stream.tell() == 0 and stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except OSError:
+        return False
+
+
+def _next_block(file: soundfile.SoundFile, block_length: int, name: str) -> NDArray[np.float64]:
+    try:
+        block: NDArray[np.float64] = file.read(block_length, dtype="float64", always_2d=True)
+        return block
+    except soundfile.SoundFileError as error:
+        raise AudioError(
+            f"{name} is damaged ({getattr(error, 'error_string', error)}); get it again"
+        ) from error

@@ -1,0 +1,176 @@
+"""Metrics: how far an estimate is from the signal, in numbers and in hearing.
+
+Each takes references and estimates alike: one signal, a 2-D array of signals in rows, or a sequence of
+signals of different lengths. Decibels of several signals are the mean over the signals, unless pooled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdrn.audio.cells import FloatArray
+from pdrn.audio.frames import cut
+
+Signals = FloatArray | Sequence[FloatArray]
+Signal64 = NDArray[np.float64]
+
+
+def _pairs(references: Signals, estimates: Signals) -> list[tuple[Signal64, Signal64]]:
+    """Return the signals in pairs, refusing none at all, unequal lengths and empty ones."""
+    rows = [
+        [np.asarray(row, dtype=np.float64) for row in ([signals] if np.ndim(signals[0]) == 0 else signals)]
+        if len(signals)
+        else []
+        for signals in (references, estimates)
+    ]
+    pairs = list(zip(*rows, strict=False))
+    if not pairs or len(rows[0]) != len(rows[1]) or any(r.shape != e.shape or r.size == 0 for r, e in pairs):
+        raise ValueError(
+            "references and estimates need the same number of signals, each pair of one length > 0"
+        )
+    return pairs
+
+
+def _energy(signal: Signal64) -> float:
+    return float(np.vdot(signal, signal))
+
+
+def _decibels(wanted: float, unwanted: float) -> float:
+    """Return the ratio of two energies in dB: inf without an unwanted part."""
+    if wanted == 0:
+        raise ValueError("the reference is silent, so there is no ratio to it; leave such signals out")
+    return float(10 * np.log10(wanted / unwanted)) if unwanted else float("inf")
+
+
+def _mean(measure: Callable[[Signal64, Signal64], float], references: Signals, estimates: Signals) -> float:
+    return float(np.mean([measure(*pair) for pair in _pairs(references, estimates)]))
+
+
+def mse(references: Signals, estimates: Signals) -> float:
+    """Return the mean squared error over all samples of all signals.
+
+    Examples
+    --------
+    >>> mse(np.array([1.0, 0.0]), np.array([1.0, 0.5]))
+    0.125
+    """
+    errors = [estimate - reference for reference, estimate in _pairs(references, estimates)]
+    return sum(_energy(error) for error in errors) / sum(error.size for error in errors)
+
+
+def snr(references: Signals, estimates: Signals) -> float:
+    """Return the signal-to-noise ratio in dB, the mean over the signals.
+
+    Examples
+    --------
+    >>> snr(np.array([1.0, 0.0]), np.array([1.0, 0.1]))
+    20.0
+    """
+    return _mean(lambda s, e: _decibels(_energy(s), _energy(s - e)), references, estimates)
+
+
+def snr_pooled(references: Signals, estimates: Signals) -> float:
+    """Return the signal-to-noise ratio in dB of all signals together.
+
+    Examples
+    --------
+    >>> snr_pooled([np.array([1.0]), np.array([0.0])], [np.array([1.0]), np.array([0.1])])
+    20.0
+    """
+    pairs = _pairs(references, estimates)
+    return _decibels(sum(_energy(s) for s, _ in pairs), sum(_energy(s - e) for s, e in pairs))
+
+
+def segmental_snr(
+    references: Signals,
+    estimates: Signals,
+    frame_length: int = 512,
+    hop: int = 256,
+    limits_db: tuple[float, float] = (-10.0, 35.0),
+) -> float:
+    """Return the mean over frames of the signal-to-noise ratio in dB, each limited to -10 ... 35 dB.
+
+    Silent frames are left out; the frames of one signal are averaged first, then the signals.
+    """
+
+    def measure(reference: Signal64, estimate: Signal64) -> float:
+        wanted = (cut(reference, frame_length, hop) ** 2).sum(-1)
+        unwanted = (cut(reference - estimate, frame_length, hop) ** 2).sum(-1)
+        heard = wanted > 0
+        if not heard.any():
+            raise ValueError(
+                f"a reference has no frame of {frame_length} samples with sound; shorten the frames"
+            )
+        with np.errstate(divide="ignore"):
+            ratios = 10 * (np.log10(wanted[heard]) - np.log10(unwanted[heard]))
+        return float(np.clip(ratios, *limits_db).mean())
+
+    return _mean(measure, references, estimates)
+
+
+def si_sdr(references: Signals, estimates: Signals) -> float:
+    """Return the scale-invariant signal-to-distortion ratio in dB, the mean over the signals.
+
+    The reference is scaled to the estimate's projection onto it; no mean is subtracted.
+
+    Examples
+    --------
+    >>> round(si_sdr(np.array([1.0, 0.0]), np.array([7.0, 0.7])), 9)
+    20.0
+    """
+
+    def measure(reference: Signal64, estimate: Signal64) -> float:
+        energy = _energy(reference)
+        target = reference * (np.vdot(reference, estimate) / energy) if energy else reference
+        return _decibels(_energy(target), _energy(estimate - target))
+
+    return _mean(measure, references, estimates)
+
+
+def log_spectral_distance(
+    references: Signals, estimates: Signals, frame_length: int = 512, hop: int = 256, floor_db: float = -80.0
+) -> float:
+    """Return the log-spectral distance in dB: per frame the rms over frequency of the log power ratio.
+
+    Hann windows; powers below `floor_db` under the reference's largest are lifted to there; the mean over
+    frames, then over signals.
+    """
+
+    def measure(reference: Signal64, estimate: Signal64) -> float:
+        window = np.hanning(frame_length + 1)[:-1]
+        powers = [
+            np.abs(np.fft.rfft(cut(signal, frame_length, hop) * window)) ** 2
+            for signal in (reference, estimate)
+        ]
+        if not powers[0].any():
+            raise ValueError(
+                f"a reference has no frame of {frame_length} samples with sound; shorten the frames"
+            )
+        floor = powers[0].max() * 10 ** (floor_db / 10)
+        ratio = 10 * np.log10(np.maximum(powers[0], floor) / np.maximum(powers[1], floor))
+        return float(np.sqrt((ratio**2).mean(-1)).mean())
+
+    return _mean(measure, references, estimates)
+
+
+def pesq_wb(references: Signals, estimates: Signals, sample_rate_hz: int) -> float:
+    """Return wide-band PESQ (ITU-T P.862.2, 1.04 to 4.64), the mean over the signals; 16 kHz only."""
+    if sample_rate_hz != 16000:
+        raise ValueError(f"wide-band PESQ is defined at 16000 Hz, got {sample_rate_hz}; resample first")
+    try:
+        from pesq import pesq
+    except ImportError as error:
+        raise ImportError("PESQ needs the extra of this package: pip install 'pdrn[metrics]'") from error
+    return _mean(lambda s, e: float(pesq(sample_rate_hz, s, e, "wb")), references, estimates)
+
+
+def stoi(references: Signals, estimates: Signals, sample_rate_hz: int) -> float:
+    """Return the short-time objective intelligibility, 0 to 1, the mean over the signals."""
+    try:
+        from pystoi import stoi as measure
+    except ImportError as error:
+        raise ImportError("STOI needs the extra of this package: pip install 'pdrn[metrics]'") from error
+    return _mean(lambda s, e: float(measure(s, e, sample_rate_hz)), references, estimates)

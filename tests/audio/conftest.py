@@ -1,0 +1,18 @@
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("steady", deadline=None, derandomize=True, max_examples=60)
+settings.load_profile("steady")
+
+
+@pytest.fixture(scope="session")
+def ieee_folder():
+    """The paper's corpus, which this project may use but not hand on."""
+    beside = Path(__file__).parents[2].parent / "shared" / "data" / "ieee"
+    folder = Path(os.environ.get("PDRN_IEEE", beside))
+    if not folder.is_dir():
+        pytest.skip("the IEEE corpus is not here; name its folder in PDRN_IEEE")
+    return folder

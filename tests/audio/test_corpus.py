@@ -1,0 +1,162 @@
+import numpy as np
+import pytest
+import soundfile
+
+from pdrn.audio import metrics
+from pdrn.audio.corpus import SPLITS, Corpus, fetch_festvox_ru, segments
+from pdrn.audio.files import AudioError
+from pdrn.audio.quantizers import MidRise
+
+RATE = 8000
+
+
+def fill(folder, names, frames=1000, sample_rate_hz=RATE, channels=1):
+    generator = np.random.default_rng(0)
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        samples = generator.uniform(-0.5, 0.5, (frames, channels))
+        soundfile.write(folder / name, samples, sample_rate_hz, subtype="PCM_16")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def ieee(ieee_folder):
+    return Corpus.scan(ieee_folder)
+
+
+@pytest.mark.parametrize(
+    ("split", "files", "frames"), [("train", 504, 20641), ("dev", 108, 4419), ("test", 108, 4486)]
+)
+def test_the_paper_s_corpus_has_the_paper_s_files_and_frames(ieee, split, files, frames):
+    assert len(ieee.split(split)) == files
+    assert ieee.frames(split, 1024, dtype=np.float32).shape == (frames, 1024)
+
+
+def test_the_paper_s_corpus_quantized_to_5_bits_has_the_paper_s_snr(ieee):
+    quantizer = MidRise(bits=5)
+    files = ieee.signals("test")
+    whole_frames = [signal[: len(signal) // 1024 * 1024] for signal in files]
+    assert round(metrics.snr(files, [quantizer.quantize(signal) for signal in files]), 2) == 15.06
+    assert round(metrics.snr(whole_frames, [quantizer.quantize(s) for s in whole_frames]), 2) == 15.15
+    frames = ieee.frames("test", 1024)
+    assert metrics.mse(frames, quantizer.quantize(frames)) == pytest.approx(4.33e-4, abs=5e-7)
+
+
+def test_a_folder_s_own_split_is_kept(tmp_path):
+    fill(tmp_path, ["train/a.wav", "train/deep/b.flac", "dev/c.wav", "test/d.wav", "stray.wav"])
+    corpus = Corpus.scan(tmp_path)
+    assert [entry.path for entry in corpus.split("train")] == ["train/a.wav", "train/deep/b.flac"]
+    assert [len(corpus.split(split)) for split in SPLITS] == [2, 1, 1]
+
+
+def test_other_folders_are_split_70_15_15_by_seed(tmp_path):
+    fill(tmp_path, [f"{index}.wav" for index in range(40)], frames=10)
+    corpus = Corpus.scan(tmp_path)
+    assert [len(corpus.split(split)) for split in SPLITS] == [28, 6, 6]
+    assert corpus == Corpus.scan(tmp_path)
+    assert corpus.split("test") != Corpus.scan(tmp_path, seed=1).split("test")
+
+
+@pytest.mark.parametrize("pattern", ["{speaker}-7-{index}.wav", "p{speaker}_{index}.wav"])
+def test_one_speaker_s_files_stay_together(tmp_path, pattern):
+    fill(tmp_path, [pattern.format(speaker=s, index=i) for s in range(10, 30) for i in range(3)], frames=10)
+    corpus = Corpus.scan(tmp_path)
+    speakers = [{entry.path.split("-")[0].split("_")[0] for entry in corpus.split(split)} for split in SPLITS]
+    assert [len(group) for group in speakers] == [14, 3, 3]
+    assert len(set.union(*speakers)) == 20
+
+
+def test_signals_have_a_peak_of_one_and_frames_no_tail(tmp_path):
+    fill(tmp_path, [f"{split}/a.wav" for split in SPLITS], frames=1000)
+    corpus = Corpus.scan(tmp_path)
+    (signal,) = corpus.signals("dev")
+    assert np.abs(signal).max() == 1.0
+    frames = corpus.frames("dev", 300)
+    assert frames.shape == (3, 300)
+    np.testing.assert_array_equal(frames.ravel(), signal[:900])
+
+
+def test_channels_are_averaged_and_rates_made_equal(tmp_path):
+    fill(tmp_path, [f"{split}/a.wav" for split in SPLITS], frames=4000, sample_rate_hz=48000, channels=2)
+    corpus = Corpus.scan(tmp_path, sample_rate_hz=12000)
+    (signal,) = corpus.signals("train", dtype=np.float32)
+    assert signal.shape == (1000,)
+    assert signal.dtype == np.float32
+
+
+def test_progress_counts_the_files(tmp_path):
+    fill(tmp_path, ["a.wav", "b.wav", "c.wav"], frames=10)
+    seen = []
+    corpus = Corpus.scan(tmp_path, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+    seen.clear()
+    corpus.signals("train", progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 2), (2, 2)]
+
+
+def test_the_checksum_follows_content_and_a_changed_file_is_refused(tmp_path):
+    fill(tmp_path, ["a.wav", "b.wav", "c.wav"], frames=10)
+    before = Corpus.scan(tmp_path)
+    soundfile.write(tmp_path / "a.wav", np.ones(10) / 4, RATE)
+    assert Corpus.scan(tmp_path).checksum != before.checksum
+    (changed,) = [entry for entry in before.entries if entry.path == "a.wav"]
+    with pytest.raises(AudioError, match="has changed since it was indexed"):
+        before.signal(changed)
+
+
+def test_a_silent_file_is_refused_by_name(tmp_path):
+    soundfile.write(tmp_path / "hush.wav", np.zeros(10), RATE)
+    corpus = Corpus.scan(tmp_path)
+    with pytest.raises(AudioError, match=r"hush\.wav is silent"):
+        corpus.signal(corpus.entries[0])
+
+
+def test_an_empty_folder_and_an_unknown_split_are_refused(tmp_path):
+    with pytest.raises(AudioError, match="holds no sound files"):
+        Corpus.scan(tmp_path)
+    fill(tmp_path, ["a.wav"])
+    with pytest.raises(ValueError, match="there is no 'valid'"):
+        Corpus.scan(tmp_path).split("valid")
+
+
+def test_segments_are_pieces_of_the_signals_drawn_evenly():
+    signals = [np.arange(100.0, 104.0), np.arange(200.0, 201.0), np.arange(300.0, 303.0)]
+    drawn = segments(signals, 2, 5000, np.random.default_rng(0))
+    np.testing.assert_array_equal(np.diff(drawn, axis=1), 1.0)
+    starts, counts = np.unique(drawn[:, 0], return_counts=True)
+    assert starts.tolist() == [100, 101, 102, 300, 301]
+    assert counts.min() > 900
+    np.testing.assert_array_equal(drawn, segments(signals, 2, 5000, np.random.default_rng(0)))
+
+
+def test_segments_longer_than_every_signal_are_refused():
+    with pytest.raises(ValueError, match="no signal has 9 samples"):
+        segments([np.ones(8)], 9, 1, np.random.default_rng(0))
+
+
+def command(folder, name, script):
+    file = folder / name
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+
+
+def test_festvox_ru_is_fetched_by_package_name_once(tmp_path, monkeypatch):
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    recordings = "usr/share/festival/voices/russian/msu_ru_nsh_clunits/wav"
+    command(commands, "apt-get", 'test "$*" = "download festvox-ru" && touch festvox-ru_1_all.deb')
+    command(commands, "dpkg-deb", f'test "$1" = -x && test -f "$2" && mkdir -p "$3/{recordings}"')
+    monkeypatch.setenv("PATH", str(commands), prepend=":")
+    assert fetch_festvox_ru(tmp_path / "corpus") == tmp_path / "corpus" / recordings
+    command(commands, "apt-get", "exit 1")
+    assert fetch_festvox_ru(tmp_path / "corpus").is_dir()
+
+
+def test_a_machine_without_the_package_says_what_to_do(tmp_path, monkeypatch):
+    command(tmp_path, "apt-get", "echo 'E: Unable to locate package festvox-ru' >&2; exit 100")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(AudioError, match="Unable to locate package festvox-ru"):
+        fetch_festvox_ru(tmp_path / "corpus")
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    with pytest.raises(AudioError, match="apt-get is not on this machine"):
+        fetch_festvox_ru(tmp_path / "corpus")

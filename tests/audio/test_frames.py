@@ -1,0 +1,89 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from pdrn.audio.frames import cut, join, split
+
+signals = hnp.arrays(np.float64, st.integers(0, 70), elements=st.floats(-1e3, 1e3))
+
+
+@st.composite
+def shapes(draw):
+    frame_length = draw(st.integers(1, 20))
+    return frame_length, draw(st.integers(1, frame_length))
+
+
+@given(signals, shapes(), st.data())
+def test_join_undoes_split_exactly_for_any_length_hop_and_window(signal, shape, data):
+    frame_length, hop = shape
+    window = data.draw(hnp.arrays(np.float64, frame_length, elements=st.floats(0, 1e3)))
+    joined = join(split(signal, frame_length, hop), len(signal), hop, window)
+    np.testing.assert_array_equal(joined, signal)
+
+
+@given(signals, shapes())
+def test_cut_is_the_paper_s_equation(signal, shape):
+    n, s = shape
+    expected = (
+        [signal[j * s : j * s + n] for j in range((len(signal) - n) // s + 1)] if len(signal) >= n else []
+    )
+    frames = cut(signal, n, s)
+    assert frames.shape == (len(expected), n)
+    for frame, by_hand in zip(frames, expected, strict=True):
+        np.testing.assert_array_equal(frame, by_hand)
+
+
+@given(signals, shapes())
+def test_every_sample_is_in_as_many_frames_give_or_take_one(signal, shape):
+    frame_length, hop = shape
+    held = split(np.arange(1.0, len(signal) + 1), frame_length, hop)
+    counts = np.bincount(held.astype(int).ravel(), minlength=len(signal) + 1)[1:]
+    assert set(counts) <= {frame_length // hop, -(-frame_length // hop)}
+
+
+@given(signals, shapes(), st.data())
+def test_join_averages_by_the_window(signal, shape, data):
+    frame_length, hop = shape
+    window = data.draw(hnp.arrays(np.float64, frame_length, elements=st.floats(0.1, 10)))
+    frames = split(signal, frame_length, hop)
+    noisy = frames + data.draw(hnp.arrays(np.float64, frames.shape, elements=st.floats(-1, 1)))
+    total, weight = np.zeros((2, len(frames) * hop + 2 * frame_length))
+    for index, frame in enumerate(noisy):
+        total[index * hop :][:frame_length] += window * frame
+        weight[index * hop :][:frame_length] += window
+    lead = frame_length - hop
+    expected = (total / np.where(weight, weight, 1))[lead : lead + len(signal)]
+    np.testing.assert_allclose(join(noisy, len(signal), hop, window), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_channels_are_framed_alike_and_float32_stays():
+    stereo = np.arange(20, dtype=np.float32).reshape(2, 10)
+    frames = split(stereo, 4, 2)
+    assert frames.shape == (2, 6, 4)
+    joined = join(frames, 10, 2)
+    assert joined.dtype == np.float32
+    np.testing.assert_array_equal(joined, stereo)
+
+
+def test_a_signal_shorter_than_a_frame_has_no_whole_frame_but_splits():
+    assert cut(np.ones(3), 4).shape == (0, 4)
+    np.testing.assert_array_equal(join(split(np.ones(3), 8, 8), 3, 8), np.ones(3))
+
+
+@pytest.mark.parametrize("hop", [0, 5, -1])
+def test_a_hop_that_loses_samples_is_refused(hop):
+    with pytest.raises(ValueError, match="need 1 <= hop <= frame_length"):
+        split(np.ones(8), 4, hop)
+
+
+def test_join_refuses_frames_of_another_length():
+    with pytest.raises(ValueError, match="do not make 9 samples"):
+        join(np.ones((3, 4)), 9, 4 - 1)
+
+
+@pytest.mark.parametrize("window", [np.ones(3), -np.ones(4), np.full(4, np.nan)])
+def test_join_refuses_impossible_windows(window):
+    with pytest.raises(ValueError, match="4 finite weights >= 0"):
+        join(np.ones((2, 4)), 8, 4, window)

@@ -1,0 +1,76 @@
+"""G.711 against libsndfile's tables and against the algorithm in integers."""
+
+import io
+
+import numpy as np
+import pytest
+import soundfile
+
+from pdrn.audio.g711 import ALaw, MuLaw
+
+ALL_BYTES = np.arange(256, dtype=np.uint8)
+ALL_LINEAR = np.arange(-32768, 32768)
+
+
+def expansion_by_libsndfile(subtype):
+    raw = io.BytesIO(ALL_BYTES.tobytes())
+    samples, _ = soundfile.read(
+        raw, dtype="int16", format="RAW", subtype=subtype, channels=1, samplerate=8000
+    )
+    return samples
+
+
+def mu_law_byte(linear):
+    """The mu-law byte of a 16-bit sample, by shifting bits."""
+    negative = linear < 0
+    magnitude = min(((~linear if negative else linear) >> 2) + 33, 0x1FFF)
+    segment = magnitude.bit_length() - 6
+    code = segment << 4 | (magnitude >> (segment + 1)) & 15
+    return code ^ (0x7F if negative else 0xFF)
+
+
+def a_law_byte(linear):
+    """The A-law byte of a 16-bit sample, by shifting bits."""
+    negative = linear < 0
+    magnitude = (~linear if negative else linear) >> 4
+    segment = max(magnitude.bit_length() - 4, 0)
+    code = segment << 4 | (magnitude >> max(segment - 1, 0)) & 15
+    return code ^ (0x55 if negative else 0xD5)
+
+
+@pytest.mark.parametrize(("law", "subtype"), [(MuLaw(), "ULAW"), (ALaw(), "ALAW")])
+def test_levels_are_libsndfile_s_expansion_bit_by_bit(law, subtype):
+    np.testing.assert_array_equal(law.levels(ALL_BYTES) * 32768, expansion_by_libsndfile(subtype))
+
+
+@pytest.mark.parametrize(("law", "reference"), [(MuLaw(), mu_law_byte), (ALaw(), a_law_byte)])
+def test_encoding_all_16_bit_samples_is_bit_exact(law, reference):
+    expected = [reference(int(linear)) for linear in ALL_LINEAR]
+    np.testing.assert_array_equal(law.encode(ALL_LINEAR / 32768), expected)
+
+
+@pytest.mark.parametrize("law", [MuLaw(), ALaw()])
+def test_a_byte_survives_decoding_and_encoding(law):
+    kept = law.encode(law.levels(ALL_BYTES)) == ALL_BYTES
+    lost = ALL_BYTES[~kept].tolist()
+    assert lost == ([0x7F] if isinstance(law, MuLaw) else [])  # mu-law decodes -0 to 0, which is +0
+
+
+def test_the_decision_values_are_those_of_the_recommendation():
+    mu, a = MuLaw().cells(ALL_BYTES[128:]), ALaw().cells(ALL_BYTES[128:])
+    assert sorted(mu.hi * 8192)[:3] == [1, 3, 5]
+    assert sorted(mu.hi * 8192)[-3:] == [7647, 7903, 8159]
+    assert sorted(a.hi * 4096)[:3] == [2, 4, 6]
+    assert sorted(a.hi * 4096)[-3:] == [3840, 3968, 4096]
+
+
+def test_without_signed_zero_both_zeros_share_a_cell():
+    cells = MuLaw(signed_zero=False).cells(np.array([0x7F, 0xFF]))
+    assert (cells.lo * 8192).tolist() == [-1, -1]
+    assert (cells.hi * 8192).tolist() == [1, 1]
+    assert MuLaw(signed_zero=False).encode([-1e-5]).tolist() == [0xFF]
+
+
+def test_other_values_are_no_levels():
+    with pytest.raises(ValueError, match="no level of MuLaw"):
+        MuLaw().codes_of([0.1])

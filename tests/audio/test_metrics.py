@@ -1,0 +1,98 @@
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdrn.audio import metrics
+
+GENERATOR = np.random.default_rng(0)
+SPEECHLIKE = GENERATOR.standard_normal(32000) * np.abs(np.sin(np.arange(32000) / 2000))
+NOISE = GENERATOR.standard_normal(32000)
+IN_DECIBELS = [metrics.snr, metrics.snr_pooled, metrics.segmental_snr, metrics.si_sdr]
+
+
+@pytest.mark.parametrize("measure", [metrics.snr, metrics.snr_pooled])
+@given(level_db=st.floats(-20, 60))
+def test_noise_at_a_known_level_is_measured(measure, level_db):
+    noise = NOISE * np.linalg.norm(SPEECHLIKE) / np.linalg.norm(NOISE) / 10 ** (level_db / 20)
+    assert measure(SPEECHLIKE, SPEECHLIKE + noise) == pytest.approx(level_db)
+
+
+def test_snr_averages_signals_and_pooled_snr_energies():
+    references = [np.array([1.0, 0.0]), np.array([10.0])]
+    estimates = [np.array([1.0, 0.1]), np.array([11.0])]
+    assert metrics.snr(references, estimates) == pytest.approx(20.0)
+    assert metrics.snr([references[0]], [estimates[0]]) == pytest.approx(20.0)
+    assert metrics.snr_pooled(references, estimates) == pytest.approx(10 * np.log10(101 / 1.01))
+    assert metrics.mse(references, estimates) == pytest.approx(1.01 / 3)
+
+
+def test_rows_are_signals():
+    rows = np.array([[1.0, 0.0], [0.0, 2.0]])
+    assert metrics.snr(rows, rows + np.diag([0.1, 0.02])) == pytest.approx((20 + 40) / 2)
+
+
+@given(st.floats(0.01, 100), st.floats(-20, 40))
+def test_si_sdr_does_not_hear_the_level(gain, level_db):
+    orthogonal = NOISE - SPEECHLIKE * (NOISE @ SPEECHLIKE) / (SPEECHLIKE @ SPEECHLIKE)
+    noise = orthogonal * np.linalg.norm(SPEECHLIKE) / np.linalg.norm(orthogonal) / 10 ** (level_db / 20)
+    assert metrics.si_sdr(SPEECHLIKE, gain * (SPEECHLIKE + noise)) == pytest.approx(level_db, abs=1e-6)
+
+
+def test_segmental_snr_limits_each_frame_and_skips_silence():
+    reference = np.concatenate([np.ones(512), np.ones(512), np.zeros(512)])
+    estimate = np.concatenate([np.full(512, 1.1), np.ones(512), np.ones(512)])
+    assert metrics.segmental_snr(reference, estimate, 512, 512) == pytest.approx((20 + 35) / 2)
+
+
+def test_log_spectral_distance_of_a_gain_is_the_gain():
+    assert metrics.log_spectral_distance(SPEECHLIKE, 2 * SPEECHLIKE, floor_db=-200) == pytest.approx(
+        6.0206, abs=1e-3
+    )
+    assert metrics.log_spectral_distance(SPEECHLIKE, SPEECHLIKE) == 0.0
+
+
+@pytest.mark.parametrize("measure", IN_DECIBELS)
+def test_a_perfect_estimate_is_as_good_as_can_be(measure):
+    assert measure(SPEECHLIKE, SPEECHLIKE) == (35.0 if measure is metrics.segmental_snr else np.inf)
+
+
+@pytest.mark.parametrize("measure", [*IN_DECIBELS, metrics.log_spectral_distance])
+def test_a_silent_reference_is_refused(measure):
+    with pytest.raises(ValueError, match=r"silent|with sound"):
+        measure(np.zeros(1000), np.ones(1000))
+
+
+@pytest.mark.parametrize(
+    ("references", "estimates"),
+    [
+        (np.ones(3), np.ones(4)),
+        ([], []),
+        ([np.ones(3)], [np.ones(3), np.ones(3)]),
+        ([np.ones(0)], [np.ones(0)]),
+    ],
+)
+def test_unequal_or_empty_signals_are_refused(references, estimates):
+    with pytest.raises(ValueError, match="the same number of signals"):
+        metrics.mse(references, estimates)
+
+
+@pytest.mark.parametrize(("measure", "package"), [(metrics.pesq_wb, "pesq"), (metrics.stoi, "pystoi")])
+def test_a_missing_extra_is_named(monkeypatch, measure, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=r"pip install 'pdrn\[metrics\]'"):
+        measure(SPEECHLIKE, SPEECHLIKE, 16000)
+
+
+def test_pesq_is_for_16_khz():
+    with pytest.raises(ValueError, match="16000 Hz, got 8000"):
+        metrics.pesq_wb(SPEECHLIKE, SPEECHLIKE, 8000)
+
+
+def test_stoi_falls_with_noise():
+    pytest.importorskip("pystoi")
+    scores = [metrics.stoi(SPEECHLIKE, SPEECHLIKE + gain * NOISE, 16000) for gain in (0.0, 1.0)]
+    assert scores[0] == pytest.approx(1.0)
+    assert scores[1] < 0.9
