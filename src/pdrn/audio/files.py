@@ -203,6 +203,7 @@ def _seekable(source: Source) -> Iterator[tuple[str, BinaryIO]]:
     stream = sys.stdin.buffer if isinstance(source, str | os.PathLike) else source
     name = str(getattr(stream, "name", "the sound"))
     if _is_regular_file(stream):
+        os.lseek(stream.fileno(), 0, os.SEEK_SET)  # a buffered stream may be at 0 before its descriptor is
         yield name, stream
         return
     with tempfile.TemporaryFile() as copy:

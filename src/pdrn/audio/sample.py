@@ -11,7 +11,7 @@ from pdrn.audio.files import read
 
 
 def speech() -> tuple[NDArray[np.float64], int]:
-    """Return 30 s of synthetic speech as samples in [-1, 1] and their rate, 16000 Hz.
+    """Return 32 s of synthetic speech as samples in [-1, 1] and their rate, 16000 Hz.
 
     `data/README.md` beside the recording says how it was made and what may be done with it: anything.
 

@@ -1,0 +1,239 @@
+"""Writing: sound out, whole or not at all, and never out of its cells.
+
+A file is written under a temporary name in the folder that it is meant for, and takes its own name only
+when it is complete. Samples are put on the output's grid, at the nearest point that lies in the cell; an
+output too coarse for a cell is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+from numpy.typing import ArrayLike, NDArray
+
+from pdrn.audio.cells import Cells
+from pdrn.audio.files import LARGEST_RATE_HZ, PCM_BITS, AudioError, info
+
+Target = str | os.PathLike[str]
+Put = Callable[..., None]
+
+FORMAT_OF_SUFFIX = {
+    ".wav": "WAV",
+    ".rf64": "RF64",
+    ".aif": "AIFF",
+    ".aiff": "AIFF",
+    ".au": "AU",
+    ".snd": "AU",
+    ".flac": "FLAC",
+}
+_BYTES = {"FLOAT": 4, "DOUBLE": 8} | {subtype: bits // 8 for subtype, bits in PCM_BITS.items()}
+_LARGEST_FILE = (
+    0xFFFF_0000  # what the 32-bit sizes in a WAV, AIFF or AU header can count, with room for the rest
+)
+
+
+def settle(samples: ArrayLike, cells: Cells | None = None, subtype: str = "PCM_24") -> NDArray[np.float64]:
+    """Return the samples as a file of this subtype would hold them: on its grid, and inside the cells.
+
+    Parameters
+    ----------
+    samples : array_like
+        In [-1, 1] for the PCM subtypes, unless cells say where they belong.
+    cells : Cells, optional
+        Of the samples' shape. Each sample goes to the nearest point of the grid that lies in its cell.
+    subtype : str
+        PCM_S8, PCM_U8, PCM_16, PCM_24, PCM_32, FLOAT or DOUBLE.
+
+    Raises
+    ------
+    AudioError
+        If a cell holds no point of the grid, or a sample cannot be stored.
+
+    Examples
+    --------
+    >>> settle([0.3], Cells([0.301], [0.4]), "PCM_U8") * 128
+    array([39.])
+    """
+    x = np.asarray(samples, dtype=np.float64)
+    if subtype not in _BYTES:
+        raise AudioError(f"{subtype} output may leave the cells; choose one of {', '.join(_BYTES)}")
+    if not np.isfinite(x).all():
+        raise AudioError("a sample is NaN or infinite and cannot be written; check what made it")
+    if subtype in PCM_BITS:
+        return _settle_pcm(x, cells, subtype)
+    with np.errstate(over="ignore"):
+        stored = x.astype(np.float32) if subtype == "FLOAT" else x
+    if cells is not None:
+        try:
+            stored = cells.astype(stored.dtype).project(stored)
+        except ValueError as error:
+            raise AudioError(f"FLOAT is too coarse: {error} and write DOUBLE") from error
+    if not np.isfinite(stored).all():
+        raise AudioError(f"a sample is too large for {subtype} output; write DOUBLE")
+    return stored.astype(np.float64)
+
+
+def _settle_pcm(x: NDArray[np.float64], cells: Cells | None, subtype: str) -> NDArray[np.float64]:
+    scale = 2.0 ** (PCM_BITS[subtype] - 1)
+    if cells is None:
+        if x.size and np.abs(x).max() > 1:
+            raise AudioError(
+                f"a sample of {np.abs(x).max():.6g} is beyond full scale; write FLOAT, or turn it down"
+            )
+        return np.clip(np.rint(x * scale), -scale, scale - 1) / scale
+    first = np.maximum(np.ceil(cells.lo.astype(np.float64) * scale), -scale)
+    last = np.minimum(np.floor(cells.hi.astype(np.float64) * scale), scale - 1)
+    empty = np.count_nonzero(first > last)
+    if empty:
+        raise AudioError(
+            f"{empty} of {x.size} cells hold no {subtype} value; write a deeper subtype, such as FLOAT"
+        )
+    return np.clip(np.rint(x * scale), first, last) / scale
+
+
+def write(
+    target: Target,
+    samples: ArrayLike,
+    sample_rate_hz: int,
+    cells: Cells | None = None,
+    *,
+    subtype: str = "PCM_24",
+    format: str | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Write a sound file, whole or not at all.
+
+    Parameters
+    ----------
+    target : str or path
+        "-" stands for standard output.
+    samples : array_like, shape (frames,) or (channels, frames)
+    sample_rate_hz : int
+    cells : Cells, optional
+        Where the samples have to stay; see `settle`.
+    subtype : str
+        How deep each sample is stored; see `settle`.
+    format : str, optional
+        WAV, RF64, AIFF, AU or FLAC; by the target's suffix unless given, WAV for standard output.
+    overwrite : bool
+        Replace a file that is there already, instead of refusing.
+    """
+    samples = np.asarray(samples)
+    channels = 1 if samples.ndim == 1 else len(samples)
+    options: dict[str, Any] = {"subtype": subtype, "format": format, "overwrite": overwrite}
+    with writer(target, sample_rate_hz, channels, **options) as put:
+        put(samples, cells)
+
+
+@contextmanager
+def writer(
+    target: Target,
+    sample_rate_hz: int,
+    channels: int = 1,
+    *,
+    subtype: str = "PCM_24",
+    format: str | None = None,
+    overwrite: bool = False,
+) -> Iterator[Put]:
+    """Write a sound file block by block: yields a function that takes samples and, optionally, cells.
+
+    The file appears under its name when the block of code ends well, and never otherwise. Parameters are
+    those of `write`.
+    """
+    to_stdout = os.fspath(target) == "-"
+    format = format or ("WAV" if to_stdout else _format_of(Path(target)))
+    if not (1 <= sample_rate_hz <= LARGEST_RATE_HZ and channels >= 1):
+        raise AudioError(f"{channels} channels at {sample_rate_hz} Hz cannot be written; check the arguments")
+    if format not in FORMAT_OF_SUFFIX.values() or not soundfile.check_format(format, subtype):
+        raise AudioError(
+            f"there are no {format} files of subtype {subtype}; choose another, such as WAV and FLOAT"
+        )
+    with _complete_or_gone(target, overwrite) as stream:
+        with soundfile.SoundFile(
+            stream.fileno(), "w", sample_rate_hz, channels, subtype, format=format, closefd=False
+        ) as file:
+            frames = 0
+
+            def put(samples: ArrayLike, cells: Cells | None = None) -> None:
+                nonlocal frames
+                block = _as_stored(settle(samples, cells, subtype), subtype)
+                if block.shape[:-1] != (() if channels == 1 and block.ndim == 1 else (channels,)):
+                    raise AudioError(f"need {channels} channels, got samples of shape {block.shape}")
+                frames += block.shape[-1]
+                if format not in ("RF64", "FLAC") and frames * channels * _BYTES[subtype] > _LARGEST_FILE:
+                    raise AudioError(f"more than 4 GB do not fit into {format}; write RF64 or FLAC")
+                try:
+                    file.write(block.T)
+                except (soundfile.SoundFileError, AssertionError) as error:
+                    raise AudioError(f"{target} cannot be written; is the disk full?") from error
+
+            yield put
+        if frames == 0:
+            raise AudioError(f"{target}: there are no samples to write")
+        stream.seek(0)
+        if info(stream).frames != frames:
+            raise AudioError(f"{target} cannot be written; is the disk full?")
+
+
+def _as_stored(settled: NDArray[np.float64], subtype: str) -> NDArray[Any]:
+    """Return settled samples in the type that libsndfile stores without computing: integers for PCM."""
+    if subtype not in PCM_BITS:
+        return settled.astype(np.float32 if subtype == "FLOAT" else np.float64)
+    dtype = np.int16 if PCM_BITS[subtype] <= 16 else np.int32
+    return (settled * -float(np.iinfo(dtype).min)).astype(dtype)
+
+
+def _format_of(path: Path) -> str:
+    try:
+        return FORMAT_OF_SUFFIX[path.suffix.lower()]
+    except KeyError:
+        known = ", ".join(FORMAT_OF_SUFFIX)
+        raise AudioError(
+            f"{path} does not tell a format that can be written; end it in one of {known}"
+        ) from None
+
+
+@contextmanager
+def _complete_or_gone(target: Target, overwrite: bool) -> Iterator[Any]:
+    """Open a temporary file that becomes the target, or is copied to standard output, only without error."""
+    if os.fspath(target) == "-":
+        with tempfile.TemporaryFile() as stream:
+            yield stream
+            stream.seek(0)
+            shutil.copyfileobj(stream, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+        return
+    path = Path(os.path.realpath(target))
+    _check_target(path, overwrite)
+    temporary = path.parent / f".{secrets.token_hex(8)}.part"
+    try:
+        stream = open(temporary, "xb+")  # noqa: SIM115 (closed below)
+    except OSError as error:
+        raise AudioError(f"{target} cannot be written: {error.strerror}") from error
+    try:
+        with stream:
+            yield stream
+            os.fsync(stream.fileno())
+        _check_target(path, overwrite)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+        raise
+
+
+def _check_target(path: Path, overwrite: bool) -> None:
+    if path.exists() and not path.is_file():
+        raise AudioError(f"{path} is not a file; name one, or - for standard output")
+    if path.exists() and not overwrite:
+        raise AudioError(f"{path} is there already; choose another name, or allow overwriting")

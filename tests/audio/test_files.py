@@ -1,0 +1,212 @@
+import io
+import os
+import struct
+import threading
+
+import numpy as np
+import pytest
+import soundfile
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdrn.audio.files import AudioError, Sound, blocks, info, read, resample
+
+GENERATOR = np.random.default_rng(0)
+STEREO = GENERATOR.uniform(-1, 1, (3000, 2))
+
+STORED_PCM = [
+    ("WAV", "PCM_U8", 8),
+    ("WAV", "PCM_16", 16),
+    ("WAV", "PCM_24", 24),
+    ("WAV", "PCM_32", 32),
+    ("RF64", "PCM_16", 16),
+    ("AIFF", "PCM_S8", 8),
+    ("AIFF", "PCM_16", 16),
+    ("AU", "PCM_16", 16),
+    ("AU", "PCM_24", 24),
+    ("FLAC", "PCM_S8", 8),
+    ("FLAC", "PCM_16", 16),
+    ("FLAC", "PCM_24", 24),
+]
+EVERY_FORMAT = [
+    *[(format, subtype) for format, subtype, _ in STORED_PCM],
+    ("WAV", "FLOAT"),
+    ("AIFF", "DOUBLE"),
+    ("WAV", "ULAW"),
+    ("AU", "ALAW"),
+    ("OGG", "VORBIS"),
+]
+
+
+def stored(samples, format, subtype, sample_rate_hz=8000):
+    stream = io.BytesIO()
+    soundfile.write(stream, samples, sample_rate_hz, format=format, subtype=subtype)
+    return stream.getvalue()
+
+
+def from_bytes(content):
+    return read(io.BytesIO(content))
+
+
+@pytest.mark.parametrize(("format", "subtype", "bits"), STORED_PCM)
+def test_pcm_codes_are_read_exactly_and_become_cells(format, subtype, bits):
+    codes = GENERATOR.integers(-(2 ** (bits - 1)), 2 ** (bits - 1), (500, 2))
+    codes[:2] = [[-(2 ** (bits - 1))] * 2, [2 ** (bits - 1) - 1] * 2]
+    sound = from_bytes(stored((codes << (32 - bits)).astype(np.int32), format, subtype))
+    np.testing.assert_array_equal(sound.codes, codes.T)
+    cells = sound.cells()
+    assert cells.violation(sound.samples) == 0.0
+    assert cells.radius.min() == 0.5 / 2 ** (bits - 1)
+    assert cells.lo[0, 0] == -np.inf
+    assert cells.hi[0, 1] == np.inf
+
+
+@pytest.mark.parametrize(("encoding", "subtype"), [(1, "ULAW"), (27, "ALAW")])
+def test_g711_bytes_become_their_own_cells_and_not_those_of_16_bit(encoding, subtype):
+    stored_bytes = np.arange(256, dtype=np.uint8)
+    header = struct.pack(">4sIIIII4x", b".snd", 28, 256, encoding, 8000, 1)
+    sound = from_bytes(header + stored_bytes.tobytes())
+    assert sound.subtype == subtype
+    expected = np.where((stored_bytes == 0x7F) & (subtype == "ULAW"), 0xFF, stored_bytes)
+    np.testing.assert_array_equal(sound.codes, expected)
+    assert sound.cells().radius.min() == (1 / 8192 if subtype == "ULAW" else 1 / 4096)
+    assert sound.cells().violation(sound.samples) == 0.0
+
+
+@pytest.mark.parametrize("subtype", ["FLOAT", "DOUBLE"])
+def test_float_samples_have_no_cells_of_their_own(subtype):
+    sound = from_bytes(stored(STEREO, "WAV", subtype))
+    with pytest.raises(AudioError, match="detect or name the quantizer"):
+        sound.cells()
+
+
+@pytest.mark.parametrize(("format", "subtype"), EVERY_FORMAT)
+def test_every_format_keeps_channels_length_and_rate(format, subtype):
+    content = stored(STEREO / 2, format, subtype, 11025)
+    sound = from_bytes(content)
+    assert sound.samples.shape == (2, 3000)
+    assert (sound.channels, sound.sample_rate_hz, sound.subtype) == (2, 11025, subtype)
+    header = info(io.BytesIO(content))
+    assert (header.frames, header.channels, header.format) == (3000, 2, format)
+    if format != "OGG":
+        assert np.abs(sound.samples.T - STEREO / 2).max() < 0.05
+
+
+@pytest.mark.parametrize(("format", "subtype"), EVERY_FORMAT)
+@pytest.mark.parametrize("kept", [0.02, 0.5, 0.9])
+def test_a_cut_file_is_refused(format, subtype, kept):
+    content = stored(STEREO / 2, format, subtype)
+    with pytest.raises(AudioError, match=r"cut off|ends after|damaged|no sound file"):
+        from_bytes(content[: int(len(content) * kept)])
+
+
+@pytest.mark.parametrize("format", ["WAV", "AIFF", "AU"])
+def test_one_lost_sample_is_noticed(format):
+    content = stored(STEREO[:, 0], format, "PCM_16")
+    with pytest.raises(AudioError, match="cut off, 2 bytes or more are missing; get the whole file"):
+        from_bytes(content[:-2])
+
+
+@pytest.mark.parametrize("size", [0xFFFFFFFF, 0x7FFFFFFF, 0])
+def test_a_wave_of_unknown_size_as_pipes_have_is_read_to_its_end(size):
+    content = bytearray(stored(STEREO[:, 0], "WAV", "PCM_16"))
+    content[4:8] = struct.pack("<I", min(size + 36, 0xFFFFFFFF) if size else 8)
+    content[40:44] = struct.pack("<I", size)
+    assert from_bytes(bytes(content)).samples.shape == (3000,)
+
+
+def test_mono_is_one_dimensional_and_64_channels_are_rows():
+    assert from_bytes(stored(STEREO[:, 0], "WAV", "PCM_16")).samples.shape == (3000,)
+    assert from_bytes(stored(np.zeros((7, 64)), "WAV", "PCM_16")).samples.shape == (64, 7)
+
+
+@given(st.integers(1, 4000))
+def test_blocks_are_the_file_in_pieces(block_length):
+    content = stored(STEREO, "FLAC", "PCM_16")
+    pieces = list(blocks(io.BytesIO(content), block_length))
+    assert {piece.samples.shape[1] for piece in pieces[:-1]} <= {block_length}
+    np.testing.assert_array_equal(
+        np.concatenate([piece.samples for piece in pieces], axis=1), from_bytes(content).samples
+    )
+
+
+@pytest.mark.parametrize(("format", "subtype"), [("WAV", "PCM_16"), ("FLAC", "PCM_24"), ("OGG", "VORBIS")])
+def test_a_pipe_is_read_like_a_file(format, subtype):
+    content = stored(STEREO, format, subtype)
+    reading, writing = os.pipe()
+
+    def feed():
+        with os.fdopen(writing, "wb") as stream:
+            stream.write(content)
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    with os.fdopen(reading, "rb") as stream:
+        sound = read(stream)
+    feeder.join()
+    np.testing.assert_array_equal(sound.samples, from_bytes(content).samples)
+
+
+def test_a_stream_that_was_looked_into_is_read_from_its_start(tmp_path):
+    (tmp_path / "a.wav").write_bytes(stored(STEREO, "WAV", "PCM_16"))
+    with open(tmp_path / "a.wav", "rb") as stream:
+        stream.read(4)
+        stream.seek(0)
+        assert read(stream).samples.shape == (2, 3000)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "no sound file that can be read"),
+        (b"RIFF", "cut off"),
+        (b"Dear reader, this is a letter." * 9, "no sound file that can be read"),
+        (stored(np.zeros(0), "WAV", "PCM_16"), "holds no samples"),
+        (stored(np.zeros(0), "AU", "PCM_16"), "holds no samples"),
+        (stored(np.array([0.0, np.nan]), "WAV", "FLOAT"), "frame 1 of channel 0 is NaN or infinite"),
+        (stored(np.array([[0.0, -np.inf]]), "AIFF", "DOUBLE"), "frame 0 of channel 1 is NaN or infinite"),
+        (stored(np.zeros(5), "CAF", "PCM_16"), "CAF files are not read; convert it to WAV"),
+    ],
+)
+def test_what_is_no_sound_gets_one_clear_error(content, reason):
+    with pytest.raises(AudioError, match=reason):
+        from_bytes(content)
+
+
+@pytest.mark.parametrize("sample_rate_hz", [0, 10_000_001, 0x7FFFFFFF, 0xFFFFFFFF])
+def test_absurd_sample_rates_are_refused(sample_rate_hz):
+    content = bytearray(stored(np.zeros(5), "WAV", "PCM_16"))
+    content[24:28] = struct.pack("<I", sample_rate_hz)
+    with pytest.raises(AudioError, match=r"absurd|no sound file"):
+        from_bytes(bytes(content))
+
+
+@pytest.mark.parametrize("channels", [0, 1025, 65535])
+def test_absurd_channel_counts_are_refused(channels):
+    content = bytearray(stored(np.zeros(5), "WAV", "PCM_16"))
+    content[22:24] = struct.pack("<H", channels)
+    with pytest.raises(AudioError, match="no sound file"):
+        from_bytes(bytes(content))
+
+
+def test_missing_files_and_folders_are_named(tmp_path):
+    with pytest.raises(AudioError, match=r"absent\.wav cannot be opened: No such file"):
+        read(tmp_path / "absent.wav")
+    with pytest.raises(AudioError, match="cannot be opened: Is a directory"):
+        read(str(tmp_path))
+
+
+def test_a_block_needs_a_frame():
+    with pytest.raises(ValueError, match="at least one frame, got 0"):
+        next(blocks(io.BytesIO(), 0))
+
+
+def test_resampling_keeps_a_tone_and_gives_up_the_cells():
+    time = np.arange(48000) / 48000
+    tone = np.stack([np.sin(2 * np.pi * 440 * time), np.cos(2 * np.pi * 440 * time)])
+    sound = resample(Sound(tone, 48000, "PCM_16"), 16000)
+    assert (sound.samples.shape, sound.sample_rate_hz) == ((2, 16000), 16000)
+    assert np.abs(sound.samples - tone[:, ::3])[:, 100:-100].max() < 1e-4
+    with pytest.raises(AudioError, match="no cells"):
+        sound.cells()
+    assert resample(sound, 16000) is sound
