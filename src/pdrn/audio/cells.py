@@ -46,7 +46,7 @@ class Cells:
             raise ValueError(
                 f"lo and hi need one shape, got {lo.shape} and {hi.shape}; pass one cell per sample"
             )
-        if not np.all((lo <= hi) & (lo < np.inf) & (hi > -np.inf)):
+        if not np.all(lo <= hi) or (lo.size and not (lo.max() < np.inf and hi.min() > -np.inf)):
             raise ValueError(
                 "every cell needs lo <= hi, no NaN and a number inside; check how lo and hi were made"
             )

@@ -130,14 +130,11 @@ class Uniform:
     def cells(self, codes: ArrayLike) -> Cells:
         """Return the cell of each code; see `full_scale` for the outermost ones."""
         codes = whole_codes(codes, self.lowest, self.highest)
-        lowest, highest = codes == self.lowest, codes == self.highest
-        numbers_of_codes = codes.astype(np.float64)
-        cells = Cells(self._edges(numbers_of_codes), self._edges(numbers_of_codes + 1))
-        if not self.full_scale:
-            return cells.opened(lowest, highest)
+        limit = self.limit if self.full_scale else math.inf
+        wide = codes.astype(np.float64)
         return Cells(
-            np.where(lowest, self.offset - self.limit, cells.lo),
-            np.where(highest, self.offset + self.limit, cells.hi),
+            np.where(codes == self.lowest, self.offset - limit, self._edges(wide)),
+            np.where(codes == self.highest, self.offset + limit, self._edges(wide + 1)),
         )
 
     def decode(self, codes: ArrayLike) -> FloatArray:

@@ -1,0 +1,208 @@
+"""Read damaged sound files: each has to give sound or one clear error, never a crash, hang or partial output.
+
+    python tests/fuzz/fuzz_files.py 10000
+
+Small files of every format are damaged at random, read, and copied block by block. Batches run in processes
+of their own, so that a crash, a hang of over ten seconds or a use of over 2 GB ends the batch and is
+reported with the number of the input, which is enough to make it again.
+"""
+
+import argparse
+import collections
+import faulthandler
+import io
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+from pdrn.audio.files import AudioError, blocks, read
+from pdrn.audio.writing import writer
+
+BATCH = 500
+HANG_SECONDS = 10
+MEMORY_BYTES = 2 << 30
+
+ORIGINALS = [
+    ("WAV", "PCM_U8", 1),
+    ("WAV", "PCM_16", 1),
+    ("WAV", "PCM_24", 2),
+    ("WAV", "PCM_32", 1),
+    ("WAV", "FLOAT", 1),
+    ("WAV", "DOUBLE", 3),
+    ("WAV", "ULAW", 1),
+    ("WAV", "ALAW", 2),
+    ("WAVEX", "PCM_16", 5),
+    ("RF64", "PCM_16", 1),
+    ("AIFF", "PCM_16", 2),
+    ("AIFF", "FLOAT", 1),
+    ("AU", "PCM_16", 1),
+    ("AU", "ULAW", 1),
+    ("FLAC", "PCM_16", 2),
+    ("FLAC", "PCM_24", 1),
+    ("OGG", "VORBIS", 1),
+    ("OGG", "OPUS", 2),
+]
+HEADER_BYTES = 96
+EXTREMES = [0, 1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFE, 0xFFFFFFFF]
+
+
+def originals():
+    """Return the bytes of the undamaged files."""
+    generator = np.random.default_rng(0)
+    files = []
+    for format, subtype, channels in ORIGINALS:
+        stream = io.BytesIO()
+        samples = generator.uniform(-0.9, 0.9, (400, channels))
+        soundfile.write(stream, samples, 16000, format=format, subtype=subtype)
+        files.append(stream.getvalue())
+    return files
+
+
+def flip_bytes(content, generator):
+    for _ in range(generator.integers(1, 9)):
+        content[generator.integers(len(content))] = generator.integers(256)
+
+
+def damage_header(content, generator):
+    for _ in range(generator.integers(1, 4)):
+        content[generator.integers(min(HEADER_BYTES, len(content)))] = generator.integers(256)
+
+
+def put_extreme_number(content, generator):
+    size = int(generator.choice([1, 2, 4, 8]))
+    number = int(generator.choice(EXTREMES)) % 256**size
+    at = int(generator.integers(min(HEADER_BYTES, len(content))))
+    content[at : at + size] = number.to_bytes(size, str(generator.choice(["little", "big"])))
+
+
+def cut_off(content, generator):
+    del content[generator.integers(len(content)) :]
+
+
+def remove_piece(content, generator):
+    at = generator.integers(len(content))
+    del content[at : at + generator.integers(1, 64)]
+
+
+def insert_piece(content, generator):
+    at = generator.integers(len(content))
+    content[at:at] = generator.bytes(generator.integers(1, 64))
+
+
+def put_no_number(content, generator):
+    at = int(generator.integers(40, max(len(content), 41)))
+    number = np.array(
+        [generator.choice([np.nan, np.inf, -np.inf])], dtype=str(generator.choice(["<f4", ">f4", "<f8"]))
+    )
+    content[at : at + number.nbytes] = number.tobytes()
+
+
+def splice(content, generator):
+    other = originals()[generator.integers(len(ORIGINALS))]
+    content[generator.integers(len(content)) :] = other[generator.integers(len(other)) :]
+
+
+DAMAGES = [
+    flip_bytes,
+    damage_header,
+    damage_header,
+    put_extreme_number,
+    put_extreme_number,
+    cut_off,
+    remove_piece,
+    insert_piece,
+    put_no_number,
+    splice,
+]
+
+
+def damaged(index, files):
+    """Return the damaged file of this number."""
+    generator = np.random.default_rng([index, 20641])
+    content = bytearray(files[index % len(files)])
+    for _ in range(generator.integers(1, 4)):
+        if content:
+            DAMAGES[generator.integers(len(DAMAGES))](content, generator)
+    return bytes(content)
+
+
+def outcome(file, folder):
+    """Read and copy one file; return "read" or the error, having checked that both ways agree."""
+    target = folder / "copy.wav"
+    try:
+        sound = read(file)
+        assert sound.samples.size, "no samples"
+        assert np.isfinite(sound.samples).all(), "samples that are no numbers"
+        result = "read"
+        message = str(file)
+    except AudioError as error:
+        result, message = "refused", str(error)
+    assert "\n" not in message, f"an error of several lines: {message}"
+    assert str(file) in message, f"an error without the file's name: {message}"
+    try:
+        with writer(target, 16000, sound.channels if result == "read" else 1, subtype="DOUBLE") as put:
+            for block in blocks(file, 100):
+                put(block.samples)
+    except AudioError:
+        assert result == "refused", "read as a whole, but not in blocks"
+    else:
+        assert result == "read", "read in blocks, but not as a whole"
+        np.testing.assert_array_equal(read(target).samples, sound.samples)
+        target.unlink()
+    assert os.listdir(folder) == [], f"a partial output: {os.listdir(folder)}"
+    return result
+
+
+def run_batch(first, count):
+    """Try one batch; print the outcomes as JSON, or the number of the input that failed."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    files = originals()
+    counts = collections.Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        file, out = Path(folder) / "damaged", Path(folder) / "out"
+        out.mkdir()
+        for index in range(first, first + count):
+            file.write_bytes(damaged(index, files))
+            print(f"input {index}", file=sys.stderr, flush=True)
+            faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
+            counts[outcome(file, out)] += 1
+            faulthandler.cancel_dump_traceback_later()
+    print(json.dumps(counts))
+
+
+def main():
+    """Try as many inputs as asked for, and report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("count", type=int)
+    parser.add_argument("--first", type=int, default=0, help="number of the first input")
+    parser.add_argument("--batch", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.batch:
+        run_batch(arguments.first, arguments.count)
+        return
+    counts = collections.Counter()
+    failures = 0
+    for first in range(arguments.first, arguments.first + arguments.count, BATCH):
+        size = min(BATCH, arguments.first + arguments.count - first)
+        command = [sys.executable, __file__, str(size), "--first", str(first), "--batch"]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        if done.returncode == 0:
+            counts.update(json.loads(done.stdout))
+        else:
+            failures += 1
+            print(f"a batch ended with {done.returncode}:\n" + "\n".join(done.stderr.splitlines()[-30:]))
+    tried = sum(counts.values())
+    print(f"{tried} damaged files: {counts['read']} read, {counts['refused']} refused")
+    print(f"{failures} batches failed")
+    sys.exit(1 if failures or tried != arguments.count else 0)
+
+
+if __name__ == "__main__":
+    main()
