@@ -2,10 +2,6 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
-
-settings.register_profile("steady", deadline=None, derandomize=True, max_examples=60)
-settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session")

@@ -84,6 +84,14 @@ def test_channels_are_averaged_and_rates_made_equal(tmp_path):
     assert signal.dtype == np.float32
 
 
+def test_different_rates_are_not_mixed_silently(tmp_path):
+    fill(tmp_path, ["a.wav"], sample_rate_hz=8000)
+    fill(tmp_path, ["b.wav"], sample_rate_hz=16000)
+    with pytest.raises(AudioError, match=r"holds sound at \[8000, 16000\] Hz; say to which"):
+        Corpus.scan(tmp_path)
+    assert len(Corpus.scan(tmp_path, sample_rate_hz=8000).entries) == 2
+
+
 def test_progress_counts_the_files(tmp_path):
     fill(tmp_path, ["a.wav", "b.wav", "c.wav"], frames=10)
     seen = []

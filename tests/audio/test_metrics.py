@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdrn.audio import metrics
+from pdrn.audio.quantizers import MidRise
+from pdrn.audio.sample import speech
 
 GENERATOR = np.random.default_rng(0)
 SPEECHLIKE = GENERATOR.standard_normal(32000) * np.abs(np.sin(np.arange(32000) / 2000))
@@ -89,6 +91,13 @@ def test_a_missing_extra_is_named(monkeypatch, measure, package):
 def test_pesq_is_for_16_khz():
     with pytest.raises(ValueError, match="16000 Hz, got 8000"):
         metrics.pesq_wb(SPEECHLIKE, SPEECHLIKE, 8000)
+
+
+def test_pesq_hears_5_bits():
+    pytest.importorskip("pesq")
+    samples = speech()[0][:96000]
+    assert metrics.pesq_wb(samples, samples, 16000) == pytest.approx(4.64, abs=0.01)
+    assert 1.0 < metrics.pesq_wb(samples, MidRise(5).quantize(samples), 16000) < 2.5
 
 
 def test_stoi_falls_with_noise():

@@ -10,8 +10,10 @@ import os
 import struct
 from collections.abc import Callable
 
-# What writers to a pipe put where they cannot know the size yet: 0, or close to the largest number.
-_UNKNOWN_SIZES = range(0x7FFF_F000, 0x1_0000_0000)
+
+def _is_unknown(length: int) -> bool:
+    """Tell whether this is what writers to a pipe put where they cannot know the size yet."""
+    return length == 0 or length >= 0xFFFF_F000 or 0x7FFF_F000 <= length <= 0x7FFF_FFFF
 
 
 def missing_bytes(file_descriptor: int) -> int:
@@ -31,8 +33,7 @@ def _chunks(data_chunk: bytes, byte_order: str) -> Callable[[int, int], int]:
         while len(head := os.pread(file_descriptor, 8, position)) == 8:
             (length,) = struct.unpack(byte_order + "I", head[4:])
             if head[:4] == data_chunk:
-                unknown = length == 0 or length in _UNKNOWN_SIZES
-                return 0 if unknown else position + 8 + length
+                return 0 if _is_unknown(length) else position + 8 + length
             position += 8 + length + length % 2
         return size + 1  # the chunk with the samples was never reached
 
@@ -40,7 +41,7 @@ def _chunks(data_chunk: bytes, byte_order: str) -> Callable[[int, int], int]:
 
 
 def _rf64(file_descriptor: int, size: int) -> int:
-    """Return 8 more than the size of the whole that the ds64 chunk declares."""
+    """Return the size of the whole that the ds64 chunk declares."""
     head = os.pread(file_descriptor, 28, 0)
     declared = struct.unpack("<Q", head[20:28])[0] if len(head) == 28 and head[12:16] == b"ds64" else 0
     return 0 if declared in (0, 2**64 - 1) else int(declared) + 8
@@ -51,7 +52,7 @@ def _au(file_descriptor: int, size: int) -> int:
     if len(head) < 12:
         return 12
     offset, length = struct.unpack(">II", head[4:])
-    return 0 if length in _UNKNOWN_SIZES else int(offset) + int(length)
+    return 0 if _is_unknown(length) else int(offset) + int(length)
 
 
 def _ogg(file_descriptor: int, size: int) -> int:

@@ -60,7 +60,7 @@ class Corpus:
             Where it has subfolders train, dev and test, these are the split. Otherwise the files are split
             70/15/15 at random, by speaker where all file names tell one (as those of LibriSpeech and VCTK).
         sample_rate_hz : int, optional
-            Resample all signals to this rate.
+            Resample all signals to this rate; needed where the files have different ones.
         seed : int
             Seed of the random split.
         progress : callable, optional
@@ -81,6 +81,9 @@ class Corpus:
             entries.append(Entry(path, _sha256(file), frames, header.sample_rate_hz, split_of[path]))
             if progress:
                 progress(len(entries), len(files))
+        rates = sorted({entry.sample_rate_hz for entry in entries})
+        if len(rates) > 1 and sample_rate_hz is None:
+            raise AudioError(f"{folder} holds sound at {rates} Hz; say to which sample_rate_hz to resample")
         return Corpus(folder, tuple(entries), sample_rate_hz)
 
     @property

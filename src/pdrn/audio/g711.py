@@ -5,6 +5,9 @@ cells, each segment's cells twice as wide as the one before. The decision values
 G.711, tables 1 and 2, divided by full scale, 8192 for mu-law and 4096 for A-law; a linear 16-bit code
 divided by 32768 is on the same scale. Codes are the bytes on the line, with the inversions that G.711
 prescribes.
+
+The cells are exact for encoders of 16-bit samples. One that first rounds a finer signal to the 14 (mu-law)
+or 13 bits (A-law) of the tables moves the edges by half a unit of these.
 """
 
 from __future__ import annotations
