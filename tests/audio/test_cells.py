@@ -79,6 +79,10 @@ def test_half_open_cells_have_their_finite_end_for_a_centre_and_unbounded_ones_z
     assert cells.radius.tolist() == [np.inf, np.inf, np.inf, 0.5]
 
 
+def test_the_centre_of_the_smallest_number_is_not_rounded_to_zero():
+    assert Cells([5e-324], [5e-324]).centre == [5e-324]
+
+
 def test_violation_is_the_largest_distance_and_infinite_for_nan():
     cells = Cells([0.0, 0.0], [1.0, 1.0])
     assert cells.violation([1.5, -0.25]) == 0.5

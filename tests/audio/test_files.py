@@ -96,7 +96,7 @@ def test_every_format_keeps_channels_length_and_rate(format, subtype):
 @pytest.mark.parametrize("kept", [0.02, 0.5, 0.9])
 def test_a_cut_file_is_refused(format, subtype, kept):
     content = stored(STEREO / 2, format, subtype)
-    with pytest.raises(AudioError, match=r"cut off|ends after|damaged|no sound file"):
+    with pytest.raises(AudioError, match=r"cut off|cannot be read|no WAV"):
         from_bytes(content[: int(len(content) * kept)])
 
 
@@ -105,6 +105,24 @@ def test_one_lost_sample_is_noticed(format):
     content = stored(STEREO[:, 0], format, "PCM_16")
     with pytest.raises(AudioError, match="cut off, 2 bytes or more are missing; get the whole file"):
         from_bytes(content[:-2])
+
+
+@pytest.mark.parametrize(
+    ("format", "subtype", "boundary"), [("FLAC", "PCM_16", b"\xff\xf8"), ("OGG", "VORBIS", b"OggS")]
+)
+def test_a_compressed_file_cut_between_two_blocks_is_noticed(format, subtype, boundary):
+    content = stored(np.tile(STEREO / 2, (10, 1)), format, subtype)
+    starts = [at for at in range(100, len(content)) if content.startswith(boundary, at)]
+    assert len(starts) > 1
+    for at in starts:
+        with pytest.raises(AudioError, match="cut off"):
+            from_bytes(content[:at])
+
+
+def test_a_decoder_that_stops_early_without_an_error_is_noticed(monkeypatch):
+    monkeypatch.setattr(soundfile.SoundFile, "frames", property(lambda file: 3001))
+    with pytest.raises(AudioError, match="ends at frame 3000 of 3001; get the whole file"):
+        from_bytes(stored(STEREO, "WAV", "PCM_16"))
 
 
 @pytest.mark.parametrize("size", [0xFFFFFFFF, 0x7FFFF000, 0])
@@ -120,9 +138,9 @@ def test_mono_is_one_dimensional_and_64_channels_are_rows():
     assert from_bytes(stored(np.zeros((7, 64)), "WAV", "PCM_16")).samples.shape == (64, 7)
 
 
-@given(st.integers(1, 4000))
+@given(st.integers(1, 400))
 def test_blocks_are_the_file_in_pieces(block_length):
-    content = stored(STEREO, "FLAC", "PCM_16")
+    content = stored(STEREO[:300], "FLAC", "PCM_16")
     pieces = list(blocks(io.BytesIO(content), block_length))
     assert {piece.samples.shape[1] for piece in pieces[:-1]} <= {block_length}
     np.testing.assert_array_equal(
@@ -158,14 +176,14 @@ def test_a_stream_that_was_looked_into_is_read_from_its_start(tmp_path):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "no sound file that can be read"),
-        (b"RIFF", "cut off"),
-        (b"Dear reader, this is a letter." * 9, "no sound file that can be read"),
+        (b"", "is no WAV, AIFF, AU, FLAC or Ogg file; convert it"),
+        (b"RIFF", "cannot be read"),
+        (b"Dear reader, this is a letter." * 9, "is no WAV"),
         (stored(np.zeros(0), "WAV", "PCM_16"), "holds no samples"),
         (stored(np.zeros(0), "AU", "PCM_16"), "holds no samples"),
         (stored(np.array([0.0, np.nan]), "WAV", "FLOAT"), "frame 1 of channel 0 is NaN or infinite"),
         (stored(np.array([[0.0, -np.inf]]), "AIFF", "DOUBLE"), "frame 0 of channel 1 is NaN or infinite"),
-        (stored(np.zeros(5), "CAF", "PCM_16"), "CAF files are not read; convert it to WAV"),
+        (stored(np.zeros(5), "SVX", "PCM_16"), "SVX files are not read; convert it to WAV"),
     ],
 )
 def test_what_is_no_sound_gets_one_clear_error(content, reason):
@@ -177,7 +195,7 @@ def test_what_is_no_sound_gets_one_clear_error(content, reason):
 def test_absurd_sample_rates_are_refused(sample_rate_hz):
     content = bytearray(stored(np.zeros(5), "WAV", "PCM_16"))
     content[24:28] = struct.pack("<I", sample_rate_hz)
-    with pytest.raises(AudioError, match=r"absurd|no sound file"):
+    with pytest.raises(AudioError, match=r"absurd|cannot be read"):
         from_bytes(bytes(content))
 
 
@@ -185,7 +203,7 @@ def test_absurd_sample_rates_are_refused(sample_rate_hz):
 def test_absurd_channel_counts_are_refused(channels):
     content = bytearray(stored(np.zeros(5), "WAV", "PCM_16"))
     content[22:24] = struct.pack("<H", channels)
-    with pytest.raises(AudioError, match="no sound file"):
+    with pytest.raises(AudioError, match="cannot be read"):
         from_bytes(bytes(content))
 
 

@@ -58,6 +58,12 @@ def test_join_averages_by_the_window(signal, shape, data):
     np.testing.assert_allclose(join(noisy, len(signal), hop, window), expected, rtol=1e-9, atol=1e-9)
 
 
+def test_a_sample_without_weight_is_taken_from_its_first_frame():
+    frames = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 0.0]])
+    assert join(frames, 2, 1, np.zeros(2)).tolist() == [1.0, 3.0]
+    assert join(frames, 2, 1, np.array([1.0, 3.0])).tolist() == [1.25, 3.25]
+
+
 def test_channels_are_framed_alike_and_float32_stays():
     stereo = np.arange(20, dtype=np.float32).reshape(2, 10)
     frames = split(stereo, 4, 2)

@@ -60,6 +60,14 @@ def test_every_interior_point_of_a_cell_has_its_code(quantizer, place):
 
 
 @given(uniform)
+def test_an_edge_belongs_to_the_cell_above_it_and_the_number_below_to_the_one_below(quantizer):
+    codes = some_codes(quantizer)[1:]
+    edges = quantizer.cells(codes).lo
+    np.testing.assert_array_equal(quantizer.encode(edges), codes)
+    np.testing.assert_array_equal(quantizer.encode(np.nextafter(edges, -np.inf)), codes - 1)
+
+
+@given(uniform)
 def test_uniform_neighbours_tile_the_line(quantizer):
     codes = some_codes(quantizer)
     codes = codes[codes < quantizer.highest]

@@ -152,21 +152,22 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, failure):
     assert os.listdir(tmp_path) == ["a.wav"]
 
 
-def test_a_full_disk_leaves_nothing(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "frames"), [("a.wav", 50000), ("a.flac", 50000), ("written_at_the_end.flac", 4000)]
+)
+def test_a_full_disk_leaves_nothing(tmp_path, name, frames):
     script = (
         "import resource, sys, numpy, pdrn.audio.writing as w\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))\n"
-        "try: w.write(sys.argv[1], numpy.zeros(50000), 16000)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
+        "noise = numpy.random.default_rng(0).uniform(-1, 1, int(sys.argv[2]))\n"
+        "try: w.write(sys.argv[1], noise, 16000)\n"
         "except w.AudioError as error: print(error)\n"
     )
-    for name in ("a.wav", "a.flac"):
-        noise = script.replace("numpy.zeros(50000)", "numpy.random.default_rng(0).uniform(-1, 1, 50000)")
-        done = subprocess.run(
-            [sys.executable, "-c", noise, tmp_path / name], capture_output=True, text=True, check=True
-        )
-        assert "cannot be written; is the disk full?" in done.stdout
-        assert done.stdout.count("\n") == 1
-        assert os.listdir(tmp_path) == []
+    command = [sys.executable, "-c", script, tmp_path / name, str(frames)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("cannot be written; is the disk full?\n")
+    assert done.stdout.count("\n") == 1
+    assert os.listdir(tmp_path) == []
 
 
 def test_standard_input_and_output_are_pipes(tmp_path):

@@ -1,7 +1,8 @@
-"""Containers: whether a sound file holds all the bytes that its header promises.
+"""Containers: whether a file is a sound file, by its first bytes, and holds all that its header promises.
 
 libsndfile reads what is left of a cut WAV, AIFF, AU or Ogg file without a word, so its length is checked
-here first. (A cut FLAC file shows when it yields fewer frames than it declares.)
+here first. (A cut FLAC file fails while it is read.) What starts like no known sound file is not even
+handed to libsndfile, which would try all its rarer decoders on it.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ def _is_unknown(length: int) -> bool:
     return length == 0 or length >= 0xFFFF_F000 or 0x7FFF_F000 <= length <= 0x7FFF_FFFF
 
 
-def missing_bytes(file_descriptor: int) -> int:
-    """Return how many bytes a sound file lacks of what its header promises: 0 if whole or unknown."""
+def missing_bytes(file_descriptor: int) -> int | None:
+    """Return how many bytes a sound file lacks of what its header promises, None if it is no sound file.
+
+    0 also stands for promises that cannot be told, such as those of a file written to a pipe.
+    """
     size = os.fstat(file_descriptor).st_size
-    magic = os.pread(file_descriptor, 4, 0)
-    if magic not in _PROMISES:
-        return 0
-    return max(_PROMISES[magic](file_descriptor, size) - size, 0)
+    promise = _PROMISES.get(os.pread(file_descriptor, 4, 0))
+    return None if promise is None else max(promise(file_descriptor, size) - size, 0)
 
 
 def _chunks(data_chunk: bytes, byte_order: str) -> Callable[[int, int], int]:
@@ -35,7 +37,7 @@ def _chunks(data_chunk: bytes, byte_order: str) -> Callable[[int, int], int]:
             if head[:4] == data_chunk:
                 return 0 if _is_unknown(length) else position + 8 + length
             position += 8 + length + length % 2
-        return size + 1  # the chunk with the samples was never reached
+        return 0
 
     return promised_size
 
@@ -45,6 +47,10 @@ def _rf64(file_descriptor: int, size: int) -> int:
     head = os.pread(file_descriptor, 28, 0)
     declared = struct.unpack("<Q", head[20:28])[0] if len(head) == 28 and head[12:16] == b"ds64" else 0
     return 0 if declared in (0, 2**64 - 1) else int(declared) + 8
+
+
+def _nothing(file_descriptor: int, size: int) -> int:
+    return 0
 
 
 def _au(file_descriptor: int, size: int) -> int:
@@ -71,5 +77,6 @@ _PROMISES: dict[bytes, Callable[[int, int], int]] = {
     b"FORM": _chunks(b"SSND", ">"),
     b"RF64": _rf64,
     b".snd": _au,
+    b"fLaC": _nothing,
     b"OggS": _ogg,
 }

@@ -134,7 +134,7 @@ def blocks(source: Source, block_length: int = 65536) -> Iterator[Sound]:
     with _opened(source) as (name, file, header):
         block_length = max(min(block_length, _BLOCK_VALUES // header.channels), 1)
         done = 0
-        while len(block := _next_block(file, block_length, name)):
+        while len(block := _next_block(file, block_length, name, done)):
             if not np.isfinite(block).all():
                 frame, channel = np.argwhere(~np.isfinite(block))[0]
                 raise AudioError(
@@ -146,7 +146,7 @@ def blocks(source: Source, block_length: int = 65536) -> Iterator[Sound]:
         if done == 0:
             raise AudioError(f"{name} holds no samples; there is nothing to do")
         if header.frames is not None and done < header.frames:
-            raise AudioError(f"{name} ends after {done} of {header.frames} frames; get the whole file")
+            raise AudioError(f"{name} ends at frame {done} of {header.frames}; get the whole file")
 
 
 def resample(sound: Sound, sample_rate_hz: int) -> Sound:
@@ -168,6 +168,8 @@ def _opened(source: Source) -> Iterator[tuple[str, soundfile.SoundFile, Info]]:
     """Open a source and check its header."""
     with _seekable(source) as (name, stream):
         missing = missing_bytes(stream.fileno())
+        if missing is None:
+            raise AudioError(f"{name} is no WAV, AIFF, AU, FLAC or Ogg file; convert it to one of these")
         if missing:
             raise AudioError(f"{name} is cut off, {missing} bytes or more are missing; get the whole file")
         try:
@@ -175,7 +177,7 @@ def _opened(source: Source) -> Iterator[tuple[str, soundfile.SoundFile, Info]]:
         except (soundfile.SoundFileError, TypeError, ValueError) as error:
             reason = getattr(error, "error_string", str(error)).strip().rstrip(".")
             raise AudioError(
-                f"{name} is no sound file that can be read ({reason}); convert it to WAV"
+                f"{name} cannot be read ({reason}); get it again, or convert it to WAV"
             ) from error
         with file:
             if file.format not in FORMATS:
@@ -220,11 +222,9 @@ def _is_regular_file(stream: BinaryIO) -> bool:
         return False
 
 
-def _next_block(file: soundfile.SoundFile, block_length: int, name: str) -> NDArray[np.float64]:
+def _next_block(file: soundfile.SoundFile, block_length: int, name: str, done: int) -> NDArray[np.float64]:
     try:
         block: NDArray[np.float64] = file.read(block_length, dtype="float64", always_2d=True)
         return block
     except soundfile.SoundFileError as error:
-        raise AudioError(
-            f"{name} is damaged ({getattr(error, 'error_string', error)}); get it again"
-        ) from error
+        raise AudioError(f"{name} is damaged or cut off after frame {done}; get the whole file") from error

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import soundfile
@@ -181,7 +181,7 @@ def writer(
         if frames == 0:
             raise AudioError(f"{target}: there are no samples to write")
         stream.seek(0)
-        if info(stream).frames != frames:
+        if not _is_whole(stream, frames):
             raise AudioError(f"{target} cannot be written; is the disk full?")
 
 
@@ -191,6 +191,14 @@ def _as_stored(settled: NDArray[np.float64], subtype: str) -> NDArray[Any]:
         return settled.astype(np.float32 if subtype == "FLOAT" else np.float64)
     dtype = np.int16 if PCM_BITS[subtype] <= 16 else np.int32
     return (settled * -float(np.iinfo(dtype).min)).astype(dtype)
+
+
+def _is_whole(stream: BinaryIO, frames: int) -> bool:
+    """Tell whether what was written can be read: errors while closing a file come without notice."""
+    try:
+        return info(stream).frames == frames
+    except AudioError:
+        return False
 
 
 def _format_of(path: Path) -> str:
