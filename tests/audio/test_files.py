@@ -2,6 +2,7 @@ import io
 import os
 import struct
 import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdrn.audio.files import AudioError, Sound, blocks, info, read, resample
+from pdrn.audio.frames import cut
+from pdrn.audio.writing import writer
 
 GENERATOR = np.random.default_rng(0)
 STEREO = GENERATOR.uniform(-1, 1, (3000, 2))
@@ -228,3 +231,18 @@ def test_resampling_keeps_a_tone_and_gives_up_the_cells():
     with pytest.raises(AudioError, match="no cells"):
         sound.cells()
     assert resample(sound, 16000) is sound
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    peaks = []
+    for minutes in (1, 8):
+        with writer(tmp_path / "long.wav", 16000, 2, subtype="PCM_16", overwrite=True) as put:
+            for _ in range(minutes):
+                put(np.zeros((2, 16000 * 60)))
+        tracemalloc.start()
+        frames = sum(cut(block.samples, 1024).shape[1] for block in blocks(tmp_path / "long.wav", 16384))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert frames == 16000 * 60 * minutes // 1024
+    assert peaks[0] < 3e6
+    assert peaks[1] < 1.1 * peaks[0]
