@@ -1,1 +1,7 @@
-"""Sound as cells: quantizers, files, frames, corpora and metrics. Knows nothing of optimisation."""
+"""Sound as cells: quantizers, files, frames, corpora and metrics. Knows nothing of optimisation.
+
+- `cells`: the box of intervals; `quantizers`, `g711`: samples to codes to cells; `detection`: cells from
+  samples alone.
+- `files` (with `containers`): sound and its cells in; `writing`: sound out, whole and inside its cells.
+- `frames`: cut, split, join; `corpus`: folder to split to signals, frames and segments; `metrics`; `sample`.
+"""
