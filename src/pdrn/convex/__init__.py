@@ -1,1 +1,40 @@
-"""The mathematics of min F(Kx) + G(x). Knows arrays, nothing of sound."""
+"""The mathematics of min F(Kx) + G(x): operators, functionals, problems and solvers.
+
+Knows arrays, nothing of sound.
+"""
+
+from pdrn.convex.chambolle_pock import ChambollePock, step_sizes
+from pdrn.convex.functionals import L1, L2, Functional, GroupL21, LInf, SquaredL2, Zero
+from pdrn.convex.halpern import RestartedHalpern
+from pdrn.convex.indicators import Ball, Box
+from pdrn.convex.operators import Dense, Identity, Operator
+from pdrn.convex.problem import Certificate, Problem, dequantization
+from pdrn.convex.solve import Check, History, Solution, solve
+from pdrn.convex.transforms import DCT, GaborFrame
+
+__all__ = [
+    "DCT",
+    "L1",
+    "L2",
+    "Ball",
+    "Box",
+    "Certificate",
+    "ChambollePock",
+    "Check",
+    "Dense",
+    "Functional",
+    "GaborFrame",
+    "GroupL21",
+    "History",
+    "Identity",
+    "LInf",
+    "Operator",
+    "Problem",
+    "RestartedHalpern",
+    "Solution",
+    "SquaredL2",
+    "Zero",
+    "dequantization",
+    "solve",
+    "step_sizes",
+]

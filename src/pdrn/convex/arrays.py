@@ -1,0 +1,112 @@
+"""What NumPy arrays and torch tensors do alike, and the few places where they differ.
+
+Everything in this package is written once for both. Vectors lie along the last axis; the axes before it
+are a batch. torch is never imported here: a tensor can only arrive where torch is already loaded.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = Any
+"""A NumPy array or a torch tensor; a function that takes one kind returns the same kind."""
+
+Step: TypeAlias = Any
+"""A positive number, or an array of them that broadcasts against the vectors."""
+
+
+def is_tensor(x: object) -> bool:
+    """Whether x is a torch tensor, found out without importing torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def is_array(x: object) -> bool:
+    """Whether x is a NumPy array or a torch tensor."""
+    return isinstance(x, np.ndarray) or is_tensor(x)
+
+
+def namespace(x: Array) -> Any:
+    """Return the module, ``numpy`` or ``torch``, whose functions apply to x."""
+    return sys.modules["torch"] if is_tensor(x) else np
+
+
+def is_floating(x: Array) -> bool:
+    """Whether x is an array of real floating-point numbers."""
+    return bool(x.is_floating_point()) if is_tensor(x) else np.issubdtype(x.dtype, np.floating)
+
+
+def epsilon(x: Array) -> float:
+    """Return the spacing of floating-point numbers at 1 in the type of x."""
+    return float(namespace(x).finfo(x.dtype).eps)
+
+
+def convert(x: Array, like: Array) -> Array:
+    """Return x as an array of the kind, type and device of ``like``."""
+    if is_tensor(like):
+        return namespace(like).as_tensor(x, dtype=like.dtype, device=like.device)
+    return np.asarray(x, dtype=like.dtype)
+
+
+def copy(x: Array) -> Array:
+    """Return x in memory of its own."""
+    return x.clone() if is_tensor(x) else x.copy()
+
+
+def zeros(shape: tuple[int, ...], like: Array) -> Array:
+    """Return zeros of the kind, type and device of ``like``."""
+    return like.new_zeros(shape) if is_tensor(like) else np.zeros(shape, like.dtype)
+
+
+def to_float64(x: Array) -> Array:
+    """Return x in double precision, itself where it already is."""
+    return x.double() if is_tensor(x) else x.astype(np.float64, copy=False)
+
+
+def to_numpy(x: Array) -> np.ndarray[Any, Any]:
+    """Return x as a NumPy array, without its gradient history."""
+    return x.detach().cpu().numpy() if is_tensor(x) else np.asarray(x)
+
+
+def norm(x: Array) -> Array:
+    """Return the Euclidean norm along the last axis, which is kept with length 1."""
+    if is_tensor(x):
+        return namespace(x).linalg.vector_norm(x, dim=-1, keepdim=True)
+    return np.sqrt(np.einsum("...i,...i->...", x, x)[..., None])
+
+
+def all_true(condition: Any) -> bool:
+    """Whether a condition, a plain bool or an array of them, holds everywhere."""
+    return bool(condition.all()) if hasattr(condition, "all") else bool(condition)
+
+
+def require_positive(step: Step, name: str) -> None:
+    """Raise ValueError unless a step is positive and finite everywhere."""
+    if not (all_true(step > 0) and all_true(step < float("inf"))):
+        raise ValueError(f"{name} must be positive and finite, got {step}")
+
+
+def require_per_vector(step: Step, name: str) -> None:
+    """Raise ValueError unless a step is a number or has shape ``(..., 1)``, one number per vector."""
+    if is_array(step) and step.ndim and step.shape[-1] != 1:
+        raise ValueError(f"{name} must be a number or have shape (..., 1), got shape {tuple(step.shape)}")
+
+
+def per_vector(step: Step) -> Step:
+    """Turn a step of shape ``(..., 1)`` into one of the shape that values have."""
+    return step[..., 0] if is_array(step) and step.ndim else step
+
+
+def scaled(factor: Step, x: Array) -> Array:
+    """Return ``factor * x``, and x itself, at no cost, where the factor is the number 1."""
+    return x if not is_array(factor) and factor == 1 else factor * x
+
+
+def require_finite(x: Array, name: str) -> None:
+    """Raise ValueError where an array holds NaN or infinities."""
+    xp = namespace(x)
+    if not all_true(xp.isfinite(x)):
+        raise ValueError(f"{name} holds NaN or infinite entries; remove them first")

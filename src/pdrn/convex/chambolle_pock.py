@@ -1,0 +1,125 @@
+"""The algorithm of Chambolle and Pock (2011) for min F(Kx) + G(x): equation (1.2) of the paper.
+
+    y   <- prox_{sigma F*}(y + sigma K x_bar)
+    x'  <- prox_{tau G}(x - tau K'y)
+    x_bar <- x' + theta (x' - x)
+
+It converges for theta = 1 and sigma tau |K|^2 <= 1.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from pdrn.convex.arrays import Array, Step, all_true, copy, require_positive, scaled
+from pdrn.convex.operators import Operator
+from pdrn.convex.problem import Problem
+
+ROUNDING = 1e-9
+"""By how much sigma tau |K|^2 may exceed 1 without a warning."""
+
+
+def step_sizes(K: Operator, ratio: Any = 1.0) -> tuple[Any, Any]:
+    """Return the longest steps (sigma, tau) with sigma / tau = ratio and sigma tau |K|^2 <= 1.
+
+    The ratio is a number or one per problem, shape ``(..., 1)``, and so are the steps.
+
+    >>> from pdrn.convex import DCT
+    >>> step_sizes(DCT(1024), ratio=100.0)
+    (10.0, 0.1)
+    """
+    require_positive(ratio, "ratio")
+    squared_norm = (K.norm or 1.0) ** 2
+    sigma = (ratio / squared_norm) ** 0.5
+    tau = 1 / (sigma * squared_norm)
+    while not all_true(sigma * tau * squared_norm <= 1):
+        tau = tau * (1 - 2**-24)
+    return sigma, tau
+
+
+@dataclass(frozen=True, eq=False)
+class ChambollePockState:
+    """The iterates of a flat batch.
+
+    The dual variable is kept as ``u = y / sigma``. That makes one multiplication of (1.2) vanish,
+
+        u <- v - prox_{F / sigma}(v)   with   v = u + K x_bar,
+        x <- prox_{tau G}(x - sigma tau K'u),
+
+    and with sigma tau = 1, the longest steps for an isometry, the other one too.
+    """
+
+    x: Array
+    x_bar: Array
+    u: Array
+    sigma: Step
+    tau: Step
+
+    @property
+    def y(self) -> Array:
+        """The dual iterate."""
+        return self.sigma * self.u
+
+
+@dataclass(frozen=True)
+class ChambollePock:
+    """Algorithm (1.2) with fixed steps sigma and tau and extrapolation theta.
+
+    A step that is not given is derived from the operator's norm, and, with neither given, their ratio from
+    the problem's weight. Steps with sigma tau |K|^2 > 1 are used as they are, with a warning.
+    """
+
+    sigma: float | None = None
+    tau: float | None = None
+    theta: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("sigma", "tau"):
+            if (step := getattr(self, name)) is not None:
+                require_positive(step, name)
+        if not 0 <= self.theta <= 1:
+            raise ValueError(f"theta must lie in [0, 1], got {self.theta}")
+
+    def steps(self, problem: Problem) -> tuple[Step, Step]:
+        """Return sigma and tau for a problem."""
+        squared_norm = (problem.K.norm or 1.0) ** 2
+        if self.sigma is not None and self.tau is not None:
+            product = self.sigma * self.tau * squared_norm
+            if product > 1 + ROUNDING:
+                warnings.warn(
+                    f"sigma tau |K|^2 = {product:.3g} > 1: the iteration may diverge; "
+                    "leave one of the steps out to have it derived",
+                    stacklevel=2,
+                )
+            return self.sigma, self.tau
+        if self.sigma is not None:
+            return self.sigma, 1 / (self.sigma * squared_norm)
+        if self.tau is not None:
+            return 1 / (self.tau * squared_norm), self.tau
+        return step_sizes(problem.K, problem.weight**2)
+
+    def init(self, problem: Problem, x: Array, y: Array) -> ChambollePockState:
+        """Start at x and y, arrays of a flat batch."""
+        sigma, tau = self.steps(problem)
+        return ChambollePockState(x, copy(x), y / sigma, sigma, tau)
+
+    def step(
+        self, problem: Problem, state: ChambollePockState, *, overwrite: bool = False
+    ) -> ChambollePockState:
+        """Do one iteration (1.2); ``overwrite`` gives leave to destroy the old state."""
+        F, G, K, theta = problem.F, problem.G, problem.K, self.theta
+        sigma, tau = state.sigma, state.tau
+        forward = K.apply(state.x_bar, overwrite=overwrite and theta != 0)
+        u = F.residual(state.u + forward, 1 / sigma, overwrite=True)
+        x = G.prox(state.x - scaled(sigma * tau, K.adjoint(u)), tau, overwrite=True)
+        x_bar = _extrapolate(x, state.x, theta)
+        return ChambollePockState(x, x_bar, u, sigma, tau)
+
+
+def _extrapolate(x: Array, previous: Array, theta: float) -> Array:
+    """``x + theta (x - previous)``, in two passes over memory where theta is 1 and none where it is 0."""
+    if theta == 0:
+        return x
+    return 2 * x - previous if theta == 1 else x + theta * (x - previous)

@@ -1,0 +1,295 @@
+"""Convex functionals F and G: value, prox, and both for the conjugate.
+
+The proximal operator is ``prox_{tF}(v) = argmin_x F(x) + |x - v|^2 / (2 t)``, the conjugate is
+``F*(y) = sup_x <x, y> - F(x)``. Moreau's identity ties them together,
+
+    v = prox_{tF}(v) + t prox_{F*/t}(v / t),
+
+and its second term, the *residual* ``v - prox_{tF}(v)``, is what a primal-dual algorithm needs of F. For a
+norm it is the projection onto the ball of radius t of the dual norm.
+
+Vectors lie along the last axis, values come one per vector. A step t is a number, one number per vector
+(shape ``(..., 1)``), or, where the functional is a sum over coordinates, one per coordinate.
+
+``overwrite=True`` gives leave to destroy the argument, which saves memory traffic.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from pdrn.convex.arrays import (
+    Array,
+    Step,
+    all_true,
+    epsilon,
+    is_array,
+    namespace,
+    norm,
+    per_vector,
+    require_finite,
+    require_per_vector,
+    require_positive,
+)
+from pdrn.convex.projections import clip, project_l1_ball, project_l2_ball
+
+INSIDE_ULPS = 64
+"""How many units of rounding a point may lie outside a set and still count as inside it."""
+
+
+def indicator(measure: Array, bound: Array, like: Array) -> Array:
+    """Return 0 where ``measure <= bound`` up to rounding in the type of ``like``, infinity elsewhere."""
+    xp = namespace(measure)
+    inside = measure <= bound * (1 + INSIDE_ULPS * epsilon(like))
+    return xp.where(inside, xp.zeros_like(measure), xp.full_like(measure, float("inf")))
+
+
+@dataclass(frozen=True, eq=False)
+class Functional(ABC):
+    """A proper, convex, lower semicontinuous function of vectors along the last axis.
+
+    A subclass gives ``value``, ``conjugate``, one of ``prox`` and ``residual``, and the projections onto
+    the domains of F and F* where these are not the whole space.
+    """
+
+    @abstractmethod
+    def value(self, x: Array) -> Array:
+        """F(x), one number per vector; infinite outside the domain."""
+
+    @abstractmethod
+    def conjugate(self, y: Array) -> Array:
+        """F*(y), one number per vector; infinite outside the domain."""
+
+    def prox(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
+        """``prox_{step F}(v)``."""
+        return v - self.residual(v, step)
+
+    def residual(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
+        """``v - prox_{step F}(v)``."""
+        return v - self.prox(v, step)
+
+    def prox_conjugate(self, y: Array, step: Step, *, overwrite: bool = False) -> Array:
+        """``prox_{step F*}(y)``, from the residual by Moreau's identity."""
+        return step * self.residual(y / step, 1 / step, overwrite=True)
+
+    def project(self, x: Array) -> Array:
+        """Return the nearest point at which F is finite."""
+        return x
+
+    def project_dual(self, y: Array) -> Array:
+        """Return the nearest point at which F* is finite."""
+        return y
+
+    def map_arrays(self, function: Callable[[Array], Array]) -> Self:
+        """Return the same functional with ``function`` applied to every array it holds."""
+
+        def mapped(value: Any) -> Any:
+            if isinstance(value, Functional):
+                return value.map_arrays(function)
+            return function(value) if is_array(value) else value
+
+        return dataclasses.replace(
+            self, **{field.name: mapped(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        )
+
+    def __rmul__(self, scale: Step) -> Scaled:
+        return Scaled(self, scale)
+
+    def shifted(self, offset: Array) -> Shifted:
+        """Return ``x -> F(x + offset)``."""
+        return Shifted(self, offset)
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled(Functional):
+    """``a F(x)`` with a > 0, a number or one per vector (shape ``(..., 1)``)."""
+
+    functional: Functional
+    scale: Step
+
+    def __post_init__(self) -> None:
+        require_positive(self.scale, "scale")
+        require_per_vector(self.scale, "scale")
+
+    def value(self, x: Array) -> Array:
+        return per_vector(self.scale) * self.functional.value(x)
+
+    def conjugate(self, y: Array) -> Array:
+        return per_vector(self.scale) * self.functional.conjugate(y / self.scale)
+
+    def prox(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
+        return self.functional.prox(v, self.scale * step, overwrite=overwrite)
+
+    def residual(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
+        return self.functional.residual(v, self.scale * step, overwrite=overwrite)
+
+    def project(self, x: Array) -> Array:
+        return self.functional.project(x)
+
+    def project_dual(self, y: Array) -> Array:
+        return self.scale * self.functional.project_dual(y / self.scale)
+
+
+@dataclass(frozen=True, eq=False)
+class Shifted(Functional):
+    """``F(x + b)``."""
+
+    functional: Functional
+    offset: Array
+
+    def __post_init__(self) -> None:
+        require_finite(self.offset, "offset")
+
+    def value(self, x: Array) -> Array:
+        return self.functional.value(x + self.offset)
+
+    def conjugate(self, y: Array) -> Array:
+        return self.functional.conjugate(y) - (self.offset * y).sum(-1)
+
+    def prox(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
+        return self.functional.prox(v + self.offset, step, overwrite=True) - self.offset
+
+    def residual(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
+        return self.functional.residual(v + self.offset, step, overwrite=True)
+
+    def project(self, x: Array) -> Array:
+        return self.functional.project(x + self.offset) - self.offset
+
+    def project_dual(self, y: Array) -> Array:
+        return self.functional.project_dual(y)
+
+
+@dataclass(frozen=True, eq=False)
+class Zero(Functional):
+    """``F(x) = 0``; its conjugate is the indicator of the origin."""
+
+    def value(self, x: Array) -> Array:
+        return namespace(x).zeros_like(x[..., 0])
+
+    def conjugate(self, y: Array) -> Array:
+        return indicator(abs(y).sum(-1), 0.0, y)
+
+    def prox(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
+        return v
+
+    def project_dual(self, y: Array) -> Array:
+        return namespace(y).zeros_like(y)
+
+
+@dataclass(frozen=True, eq=False)
+class SquaredL2(Functional):
+    """``|x|_2^2 / 2``, its own conjugate."""
+
+    def value(self, x: Array) -> Array:
+        return 0.5 * (x * x).sum(-1)
+
+    def conjugate(self, y: Array) -> Array:
+        return self.value(y)
+
+    def prox(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
+        return v / (1 + step)
+
+
+@dataclass(frozen=True, eq=False)
+class L1(Functional):
+    """``sum_i w_i |x_i|`` with weights w >= 0, a number or one per coordinate.
+
+    Its residual is a clip: the hard tanh of a primal-dual network.
+    """
+
+    weight: Array = 1.0
+
+    def __post_init__(self) -> None:
+        if not (all_true(self.weight >= 0) and all_true(self.weight < float("inf"))):
+            raise ValueError("the weights of the l1 norm must be finite and not negative")
+
+    def value(self, x: Array) -> Array:
+        return (self.weight * abs(x)).sum(-1)
+
+    def conjugate(self, y: Array) -> Array:
+        excess = namespace(y).clip(abs(y) - self.weight * (1 + INSIDE_ULPS * epsilon(y)), 0, None)
+        return indicator(excess.sum(-1), 0.0, y)
+
+    def residual(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
+        bound = self.weight * step
+        return clip(v, -bound, bound, overwrite=overwrite)
+
+    def prox_conjugate(self, y: Array, step: Step, *, overwrite: bool = False) -> Array:
+        return clip(y, -self.weight, self.weight, overwrite=overwrite)
+
+    def project_dual(self, y: Array) -> Array:
+        return clip(y, -self.weight, self.weight)
+
+
+@dataclass(frozen=True, eq=False)
+class L2(Functional):
+    """``|x|_2``, not squared."""
+
+    def value(self, x: Array) -> Array:
+        return norm(x)[..., 0]
+
+    def conjugate(self, y: Array) -> Array:
+        return indicator(norm(y)[..., 0], 1.0, y)
+
+    def residual(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
+        require_per_vector(step, "step")
+        return project_l2_ball(v, step)
+
+    def project_dual(self, y: Array) -> Array:
+        return project_l2_ball(y, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class LInf(Functional):
+    """``max_i |x_i|``."""
+
+    def value(self, x: Array) -> Array:
+        return namespace(x).amax(abs(x), -1)
+
+    def conjugate(self, y: Array) -> Array:
+        return indicator(abs(y).sum(-1), 1.0, y)
+
+    def residual(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
+        require_per_vector(step, "step")
+        return project_l1_ball(v, step)
+
+    def project_dual(self, y: Array) -> Array:
+        return project_l1_ball(y, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupL21(Functional):
+    """``sum_g |x_g|_2`` over groups of ``size`` consecutive coordinates.
+
+    With the cosine and the sine of one frequency as a group it measures magnitudes and is blind to phase.
+    """
+
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"a group needs at least one coordinate, got size {self.size}")
+
+    def _groups(self, x: Array) -> Array:
+        count, rest = divmod(x.shape[-1], self.size)
+        if rest:
+            raise ValueError(f"{x.shape[-1]} coordinates do not divide into groups of {self.size}")
+        return x.reshape(*x.shape[:-1], count, self.size)
+
+    def value(self, x: Array) -> Array:
+        return norm(self._groups(x))[..., 0].sum(-1)
+
+    def conjugate(self, y: Array) -> Array:
+        return indicator(namespace(y).amax(norm(self._groups(y))[..., 0], -1), 1.0, y)
+
+    def residual(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
+        require_per_vector(step, "step")
+        radius = step[..., None] if is_array(step) and step.ndim else step
+        return project_l2_ball(self._groups(v), radius).reshape(v.shape)
+
+    def project_dual(self, y: Array) -> Array:
+        return self.residual(y, 1.0)

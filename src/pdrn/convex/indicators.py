@@ -1,0 +1,121 @@
+"""Indicator functionals: 0 on a convex set, infinite outside; their prox is the projection onto it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pdrn.convex.arrays import (
+    Array,
+    Step,
+    all_true,
+    epsilon,
+    namespace,
+    norm,
+    per_vector,
+    require_per_vector,
+    require_positive,
+)
+from pdrn.convex.functionals import INSIDE_ULPS, Functional, indicator
+from pdrn.convex.projections import clip, project_l1_ball, project_l2_ball
+
+
+def _l1(x: Array) -> Array:
+    return abs(x).sum(-1)
+
+
+def _l2(x: Array) -> Array:
+    return norm(x)[..., 0]
+
+
+def _linf(x: Array) -> Array:
+    return namespace(x).amax(abs(x), -1)
+
+
+def _project_linf_ball(x: Array, radius: Step) -> Array:
+    return clip(x, -radius, radius)
+
+
+_Measure = Callable[[Array], Array]
+_BALLS: dict[float, tuple[_Measure, _Measure, Callable[[Array, Step], Array]]] = {
+    1: (_l1, _linf, project_l1_ball),
+    2: (_l2, _l2, project_l2_ball),
+    math.inf: (_linf, _l1, _project_linf_ball),
+}
+"""Order of the norm -> the norm, its dual norm, the projection onto its ball."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ball(Functional):
+    """Indicator of ``|x|_p <= radius`` for p = 1, 2 or infinity; one radius, or one per vector ``(..., 1)``.
+
+    ``Ball(inf, Delta / 2)`` is the constraint of (3.2).
+    """
+
+    p: float
+    radius: Step = 1.0
+
+    def __post_init__(self) -> None:
+        if self.p not in _BALLS:
+            raise ValueError(f"there are balls for p = 1, 2 and infinity, not for p = {self.p}")
+        require_positive(self.radius, "radius")
+        require_per_vector(self.radius, "radius")
+
+    def value(self, x: Array) -> Array:
+        measure, _, _ = _BALLS[self.p]
+        return indicator(measure(x), per_vector(self.radius), x)
+
+    def conjugate(self, y: Array) -> Array:
+        _, dual_measure, _ = _BALLS[self.p]
+        return per_vector(self.radius) * dual_measure(y)
+
+    def prox(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
+        return self.project(v)
+
+    def project(self, x: Array) -> Array:
+        _, _, projection = _BALLS[self.p]
+        return projection(x, self.radius)
+
+
+@dataclass(frozen=True, eq=False)
+class Box(Functional):
+    """Indicator of ``lower <= x <= upper``, bound by bound; either may be infinite.
+
+    A quantized sample gives a bounded interval, a clipped one a half-open interval, a missing one the line.
+    """
+
+    lower: Array
+    upper: Array
+
+    def __post_init__(self) -> None:
+        if not all_true(self.lower <= self.upper):
+            raise ValueError("a box needs lower <= upper everywhere, and no NaN among its bounds")
+        if not (all_true(self.lower < math.inf) and all_true(self.upper > -math.inf)):
+            raise ValueError("a box needs lower bounds below +inf and upper bounds above -inf")
+
+    def value(self, x: Array) -> Array:
+        xp = namespace(x)
+        outside = xp.clip(self.lower - x, 0, None) + xp.clip(x - self.upper, 0, None)
+        excess = xp.clip(outside - INSIDE_ULPS * epsilon(x) * abs(x), 0, None)
+        return indicator(excess.sum(-1), 0.0, x)
+
+    def conjugate(self, y: Array) -> Array:
+        """Return the support function ``sum_i max(lower_i y_i, upper_i y_i)``, with ``0 * inf = 0``."""
+        xp = namespace(y)
+        bound = xp.where(y > 0, self.upper, xp.where(y < 0, self.lower, 0.0))
+        return (y * bound).sum(-1)
+
+    def prox(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
+        return clip(v, self.lower, self.upper, overwrite=overwrite)
+
+    def project(self, x: Array) -> Array:
+        return clip(x, self.lower, self.upper)
+
+    def within(self, radius: Array) -> Box:
+        """Return this box with its infinite bounds moved to ``|x_i| <= radius``, shape ``(..., 1)``."""
+        xp = namespace(radius)
+        return Box(
+            xp.where(self.lower == -math.inf, xp.minimum(-radius, self.upper), self.lower),
+            xp.where(self.upper == math.inf, xp.maximum(radius, self.lower), self.upper),
+        )

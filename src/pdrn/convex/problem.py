@@ -1,0 +1,240 @@
+"""The problem min F(Kx) + G(x) (1.1), its dual, and certificates of how well it is solved.
+
+The dual is max -F*(y) - G*(-K'y). For any x and y the primal value is at least the dual value, so their
+difference, the duality gap, bounds how far either is from the optimum.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+from pdrn.convex.arrays import (
+    Array,
+    convert,
+    is_array,
+    is_floating,
+    namespace,
+    require_finite,
+    require_positive,
+    to_float64,
+)
+from pdrn.convex.functionals import L1, Functional
+from pdrn.convex.indicators import Box
+from pdrn.convex.operators import Operator
+
+_TINY, _HUGE = 1e-200, 1e200
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """A primal value, a dual value below it, and the optimum between them; one of each per problem."""
+
+    primal: Array
+    dual: Array
+
+    @property
+    def gap(self) -> Array:
+        """How far, at most, the primal value is above the optimum."""
+        return self.primal - self.dual
+
+    @property
+    def relative_gap(self) -> Array:
+        """The gap in units of the primal value's magnitude."""
+        xp = namespace(self.primal)
+        return self.gap / xp.clip(abs(self.primal), _TINY, _HUGE)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A batch of problems min F(Kx) + G(x) (1.1) that share the operator K.
+
+    Attributes
+    ----------
+    F, G
+        The functionals; the arrays that they hold carry the batch in their leading axes.
+    K
+        The operator, of shape ``(m, n)``.
+    start
+        Where solving starts, shape ``(..., n)``. Its leading axes are the batch and its type, float32 or
+        float64, NumPy or torch, is the one that the solver computes in.
+    weight
+        The size of dual moves in units of primal moves: sigma / tau = weight**2 is a good ratio of steps. A
+        number or one per problem, shape ``(..., 1)``.
+    coercivity
+        Where known, a c with max_i |x_i| <= c F(Kx) for every x. It bounds the solution, and so keeps the
+        dual value finite where G leaves coordinates unbounded.
+    """
+
+    F: Functional
+    G: Functional
+    K: Operator
+    start: Array
+    weight: Any = 1.0
+    coercivity: float | None = None
+
+    def __post_init__(self) -> None:
+        m, n = self.K.shape
+        start = self.start
+        if not is_array(start) or not is_floating(start):
+            raise ValueError("the start must be an array of floats; convert it with astype(float)")
+        if start.ndim == 0 or start.shape[-1] != n:
+            raise ValueError(
+                f"the operator takes vectors of length {n}, got a start of shape {tuple(start.shape)}"
+            )
+        if 0 in start.shape:
+            raise ValueError(f"the batch is empty: the start has shape {tuple(start.shape)}")
+        require_finite(start, "the start")
+        require_positive(self.weight, "weight")
+        self.F.map_arrays(lambda array: self._require_fits(array, m, "F"))
+        self.G.map_arrays(lambda array: self._require_fits(array, n, "G"))
+
+    def _require_fits(self, array: Array, length: int, name: str) -> Array:
+        target = (*self.start.shape[:-1], length)
+        padded = (1,) * (len(target) - array.ndim) + tuple(array.shape)
+        fits = len(padded) == len(target) and all(
+            have in (1, want) for have, want in zip(padded, target, strict=True)
+        )
+        if not fits:
+            raise ValueError(
+                f"{name} holds an array of shape {tuple(array.shape)} that does not fit {target}"
+            )
+        if array.dtype != self.start.dtype or namespace(array) is not namespace(self.start):
+            raise ValueError(
+                f"{name} has an array of {array.dtype} and the start is of {self.start.dtype}; "
+                "convert one to the type of the other"
+            )
+        return array
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The shape of the batch, ``()`` for a single problem."""
+        return tuple(self.start.shape[:-1])
+
+    def objective(self, x: Array) -> Array:
+        """F(Kx) + G(x), one number per problem."""
+        return self.F.value(self.K.apply(x)) + self.G.value(x)
+
+    def dual_objective(self, y: Array) -> Array:
+        """-F*(y) - G*(-K'y), one number per problem."""
+        return -self.F.conjugate(y) - self.G.conjugate(-self.K.adjoint(y))
+
+    def certificate(self, x: Array, y: Array) -> Certificate:
+        """Primal and dual value of x and y, computed in double precision whatever their type.
+
+        Both are first projected onto the domains of G and F*, which rounding may have left.
+        """
+        exact = self._exact
+        x, y = exact.G.project(to_float64(x)), exact.F.project_dual(to_float64(y))
+        primal = exact.objective(x)
+        if self.coercivity is not None and isinstance(exact.G, Box):
+            bounded = exact.G.within(self.coercivity * primal[..., None])
+            exact = dataclasses.replace(exact, G=bounded)
+        return Certificate(primal, exact.dual_objective(y))
+
+    @cached_property
+    def _exact(self) -> Self:
+        return self._map(to_float64)
+
+    def flat(self) -> Self:
+        """Return the same problems with the batch in one leading axis."""
+        batch, count = self.batch_shape, math.prod(self.batch_shape)
+
+        def flatten(array: Array) -> Array:
+            if array.ndim <= 1:
+                return array
+            xp = namespace(array)
+            return xp.broadcast_to(array, (*batch, array.shape[-1])).reshape(count, array.shape[-1])
+
+        return dataclasses.replace(self._map(flatten), start=self.start.reshape(count, -1))
+
+    def rows(self, index: Any) -> Self:
+        """Return some problems of a flat batch."""
+        return self._map(lambda array: array[index] if array.ndim > 1 else array)
+
+    def _map(self, function: Any) -> Self:
+        def mapped(value: Any) -> Any:
+            return function(value) if is_array(value) else value
+
+        return dataclasses.replace(
+            self,
+            F=self.F.map_arrays(function),
+            G=self.G.map_arrays(function),
+            start=function(self.start),
+            weight=mapped(self.weight),
+        )
+
+
+def dequantization(lower: Array, upper: Array, K: Operator, weight: Array = 1.0) -> Problem:
+    """Find the signal in its cells whose coefficients are sparsest: min |w Kx|_1 with lower <= x <= upper.
+
+    This is problem (3.2) in the variable x + q. A quantized sample gives the cell [lower, upper], a clipped
+    one has an infinite bound, a missing one two.
+
+    Parameters
+    ----------
+    lower, upper
+        The cells, arrays of floats of one shape ``(..., n)``.
+    K
+        The dictionary's analysis operator, for example ``DCT(n)`` or a ``GaborFrame``.
+    weight
+        Weights of the coefficients, a number or an array that broadcasts to ``(..., m)``.
+
+    Returns
+    -------
+    Problem
+        It starts at the centres of the cells, with steps in proportion to their width.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pdrn.convex import DCT, dequantization, solve
+    >>> lower = np.floor(16 * np.sin(np.arange(64) / 5)) / 16
+    >>> solution = solve(dequantization(lower, lower + 1 / 16, DCT(64)), tolerance=1e-6)
+    >>> bool(solution.certificate.relative_gap <= 1e-6)
+    True
+    """
+    if not (is_array(lower) and is_array(upper) and is_floating(lower) and lower.dtype == upper.dtype):
+        raise ValueError("the bounds of the cells must be two arrays of floats of one type")
+    if lower.shape != upper.shape:
+        raise ValueError(f"the bounds differ in shape: {tuple(lower.shape)} and {tuple(upper.shape)}")
+    if 0 in lower.shape:
+        raise ValueError(f"there are no cells: the bounds have shape {tuple(lower.shape)}")
+    G = Box(lower, upper)
+    F = L1(convert(weight, lower) if is_array(weight) else weight)
+    centre, radius = _centre_and_radius(lower, upper)
+    smallest = float(weight.min()) if is_array(weight) else float(weight)
+    coercivity = 1 / smallest if K.isometry and smallest > 0 else None
+    return Problem(F, G, K, centre, _move_ratio(centre, radius), coercivity)
+
+
+def _centre_and_radius(lower: Array, upper: Array) -> tuple[Array, Array]:
+    """Centres, the finite bound of half-open cells, 0 for unbounded ones; radii, infinite for both."""
+    xp = namespace(lower)
+    has_lower, has_upper = xp.isfinite(lower), xp.isfinite(upper)
+    a = xp.where(has_lower, lower, xp.where(has_upper, upper, 0.0))
+    b = xp.where(has_upper, upper, a)
+    radius = xp.where(has_lower & has_upper, (b - a) / 2, math.inf)
+    return xp.clip(a + (b - a) / 2, a, b), radius
+
+
+def _move_ratio(centre: Array, radius: Array) -> Array:
+    """Return one over the typical primal move of each problem, as a power of two; dual moves are of size 1.
+
+    A move is the mean radius of the bounded cells, or, where all of these are points, the level of the
+    signal, or 1 in silence.
+    """
+    xp = namespace(centre)
+    bounded = xp.isfinite(radius)
+    count = bounded.sum(-1)[..., None]
+    total = xp.where(bounded, radius, 0.0).sum(-1)[..., None]
+    mean_radius = total / xp.where(count > 0, count, 1)
+    level = xp.sqrt((centre * centre).mean(-1))[..., None]
+    move = xp.where(mean_radius > 0, mean_radius, xp.where(level > 0, level, 1.0))
+    # A power of two leaves mantissas alone, and batches of equal cells get one number in spite of rounding.
+    ratio = 2.0 ** -xp.round(xp.log2(move))
+    first = float(ratio.reshape(-1)[0])
+    return first if bool((ratio == first).all()) else ratio
