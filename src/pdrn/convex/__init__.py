@@ -9,7 +9,7 @@ from pdrn.convex.halpern import RestartedHalpern
 from pdrn.convex.indicators import Ball, Box
 from pdrn.convex.operators import Dense, Identity, Operator
 from pdrn.convex.problem import Certificate, Problem, dequantization
-from pdrn.convex.solve import Check, History, Solution, solve
+from pdrn.convex.solver import Check, History, Solution, solve
 from pdrn.convex.transforms import DCT, GaborFrame
 
 __all__ = [

@@ -100,9 +100,21 @@ def per_vector(step: Step) -> Step:
     return step[..., 0] if is_array(step) and step.ndim else step
 
 
-def scaled(factor: Step, x: Array) -> Array:
-    """Return ``factor * x``, and x itself, at no cost, where the factor is the number 1."""
-    return x if not is_array(factor) and factor == 1 else factor * x
+def times(x: Array, factor: Step) -> Array:
+    """``factor * x``, in the memory of x where that is a NumPy array; no work where the factor is 1."""
+    if not is_array(factor) and factor == 1:
+        return x
+    return factor * x if is_tensor(x) else np.multiply(x, factor, out=x)
+
+
+def plus(x: Array, other: Array) -> Array:
+    """``x + other``, in the memory of x where that is a NumPy array."""
+    return x + other if is_tensor(x) else np.add(x, other, out=x)
+
+
+def subtracted_from(x: Array, other: Array) -> Array:
+    """``other - x``, in the memory of x where that is a NumPy array."""
+    return other - x if is_tensor(x) else np.subtract(other, x, out=x)
 
 
 def require_finite(x: Array, name: str) -> None:

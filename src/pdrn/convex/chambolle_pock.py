@@ -13,7 +13,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from pdrn.convex.arrays import Array, Step, all_true, copy, require_positive, scaled
+from pdrn.convex.arrays import Array, Step, all_true, copy, plus, require_positive, subtracted_from, times
 from pdrn.convex.operators import Operator
 from pdrn.convex.problem import Problem
 
@@ -103,7 +103,7 @@ class ChambollePock:
     def init(self, problem: Problem, x: Array, y: Array) -> ChambollePockState:
         """Start at x and y, arrays of a flat batch."""
         sigma, tau = self.steps(problem)
-        return ChambollePockState(x, copy(x), y / sigma, sigma, tau)
+        return ChambollePockState(copy(x), copy(x), y / sigma, sigma, tau)
 
     def step(
         self, problem: Problem, state: ChambollePockState, *, overwrite: bool = False
@@ -112,14 +112,10 @@ class ChambollePock:
         F, G, K, theta = problem.F, problem.G, problem.K, self.theta
         sigma, tau = state.sigma, state.tau
         forward = K.apply(state.x_bar, overwrite=overwrite and theta != 0)
-        u = F.residual(state.u + forward, 1 / sigma, overwrite=True)
-        x = G.prox(state.x - scaled(sigma * tau, K.adjoint(u)), tau, overwrite=True)
-        x_bar = _extrapolate(x, state.x, theta)
-        return ChambollePockState(x, x_bar, u, sigma, tau)
-
-
-def _extrapolate(x: Array, previous: Array, theta: float) -> Array:
-    """``x + theta (x - previous)``, in two passes over memory where theta is 1 and none where it is 0."""
-    if theta == 0:
-        return x
-    return 2 * x - previous if theta == 1 else x + theta * (x - previous)
+        u = F.residual(plus(forward, state.u), 1 / sigma, overwrite=True)
+        backward = times(K.adjoint(u), sigma * tau)
+        x = G.prox(subtracted_from(backward, state.x), tau, overwrite=True)
+        if theta == 0:
+            return ChambollePockState(x, x, u, sigma, tau)
+        move = subtracted_from(state.x if overwrite else copy(state.x), x)
+        return ChambollePockState(x, plus(times(move, theta), x), u, sigma, tau)

@@ -10,6 +10,7 @@ from pdrn.convex.arrays import (
     Array,
     Step,
     all_true,
+    convert,
     epsilon,
     namespace,
     norm,
@@ -111,6 +112,12 @@ class Box(Functional):
 
     def project(self, x: Array) -> Array:
         return clip(x, self.lower, self.upper)
+
+    def project_dual(self, y: Array) -> Array:
+        xp = namespace(y)
+        floor = xp.where(convert(self.lower, y) == -math.inf, 0.0, -math.inf)
+        ceiling = xp.where(convert(self.upper, y) == math.inf, 0.0, math.inf)
+        return clip(y, convert(floor, y), convert(ceiling, y))
 
     def within(self, radius: Array) -> Box:
         """Return this box with its infinite bounds moved to ``|x_i| <= radius``, shape ``(..., 1)``."""

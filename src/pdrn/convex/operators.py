@@ -4,7 +4,8 @@ An operator of shape ``(m, n)`` maps vectors of length n along the last axis to 
 before are a batch and pass through. NumPy arrays give NumPy arrays in their own precision, torch tensors give
 tensors with gradients. Operators multiply by numbers (``2 * K``) and compose (``A @ B``).
 
-``overwrite=True`` gives leave to destroy the argument, which saves memory traffic.
+``overwrite=True`` gives leave to destroy the argument, which saves memory traffic; without it the result
+never shares memory with the argument.
 """
 
 from __future__ import annotations
@@ -16,7 +17,17 @@ from functools import cached_property
 
 import numpy as np
 
-from pdrn.convex.arrays import Array, convert, require_finite, to_float64, to_numpy
+from pdrn.convex.arrays import (
+    Array,
+    convert,
+    copy,
+    is_array,
+    is_floating,
+    require_finite,
+    times,
+    to_float64,
+    to_numpy,
+)
 
 POWER_ITERATIONS = 200
 POWER_TOLERANCE = 1e-6
@@ -33,13 +44,21 @@ class Operator(ABC):
     def shape(self) -> tuple[int, int]:
         """``(m, n)``."""
 
-    @abstractmethod
     def apply(self, x: Array, *, overwrite: bool = False) -> Array:
         """K x, ``(..., n) -> (..., m)``."""
+        _require_vectors(x, self.shape[1])
+        return self._apply(x, overwrite)
 
-    @abstractmethod
     def adjoint(self, y: Array, *, overwrite: bool = False) -> Array:
         """K' y, ``(..., m) -> (..., n)``."""
+        _require_vectors(y, self.shape[0])
+        return self._adjoint(y, overwrite)
+
+    @abstractmethod
+    def _apply(self, x: Array, overwrite: bool) -> Array: ...
+
+    @abstractmethod
+    def _adjoint(self, y: Array, overwrite: bool) -> Array: ...
 
     @cached_property
     def norm(self) -> float:
@@ -56,6 +75,12 @@ class Operator(ABC):
 
     def __matmul__(self, other: Operator) -> Operator:
         return Composed(self, other)
+
+
+def _require_vectors(x: Array, length: int) -> None:
+    if not is_array(x) or not is_floating(x) or x.ndim == 0 or x.shape[-1] != length:
+        got = f"{x.dtype} of shape {tuple(x.shape)}" if is_array(x) else type(x).__name__
+        raise ValueError(f"need an array of floats whose vectors have length {length}, got {got}")
 
 
 def estimate_norm(K: Operator, generator: np.random.Generator | None = None) -> float:
@@ -83,11 +108,11 @@ class Identity(Operator):
     def shape(self) -> tuple[int, int]:
         return self.size, self.size
 
-    def apply(self, x: Array, *, overwrite: bool = False) -> Array:
-        return x
+    def _apply(self, x: Array, overwrite: bool) -> Array:
+        return x if overwrite else copy(x)
 
-    def adjoint(self, y: Array, *, overwrite: bool = False) -> Array:
-        return y
+    def _adjoint(self, y: Array, overwrite: bool) -> Array:
+        return y if overwrite else copy(y)
 
     @cached_property
     def norm(self) -> float:
@@ -113,11 +138,11 @@ class Scaled(Operator):
     def shape(self) -> tuple[int, int]:
         return self.operator.shape
 
-    def apply(self, x: Array, *, overwrite: bool = False) -> Array:
-        return self.factor * self.operator.apply(x, overwrite=overwrite)
+    def _apply(self, x: Array, overwrite: bool) -> Array:
+        return times(self.operator.apply(x, overwrite=overwrite), self.factor)
 
-    def adjoint(self, y: Array, *, overwrite: bool = False) -> Array:
-        return self.factor * self.operator.adjoint(y, overwrite=overwrite)
+    def _adjoint(self, y: Array, overwrite: bool) -> Array:
+        return times(self.operator.adjoint(y, overwrite=overwrite), self.factor)
 
     @cached_property
     def norm(self) -> float:
@@ -141,11 +166,11 @@ class Composed(Operator):
     def shape(self) -> tuple[int, int]:
         return self.outer.shape[0], self.inner.shape[1]
 
-    def apply(self, x: Array, *, overwrite: bool = False) -> Array:
-        return self.outer.apply(self.inner.apply(x, overwrite=overwrite))
+    def _apply(self, x: Array, overwrite: bool) -> Array:
+        return self.outer.apply(self.inner.apply(x, overwrite=overwrite), overwrite=True)
 
-    def adjoint(self, y: Array, *, overwrite: bool = False) -> Array:
-        return self.inner.adjoint(self.outer.adjoint(y, overwrite=overwrite))
+    def _adjoint(self, y: Array, overwrite: bool) -> Array:
+        return self.inner.adjoint(self.outer.adjoint(y, overwrite=overwrite), overwrite=True)
 
     @cached_property
     def norm(self) -> float:
@@ -172,10 +197,10 @@ class Dense(Operator):
         m, n = self.matrix.shape
         return m, n
 
-    def apply(self, x: Array, *, overwrite: bool = False) -> Array:
+    def _apply(self, x: Array, overwrite: bool) -> Array:
         return x @ convert(self.matrix, x).T
 
-    def adjoint(self, y: Array, *, overwrite: bool = False) -> Array:
+    def _adjoint(self, y: Array, overwrite: bool) -> Array:
         return y @ convert(self.matrix, y)
 
     @cached_property

@@ -21,6 +21,7 @@ from pdrn.convex.arrays import (
     require_finite,
     require_positive,
     to_float64,
+    to_numpy,
 )
 from pdrn.convex.functionals import L1, Functional
 from pdrn.convex.indicators import Box
@@ -206,7 +207,7 @@ def dequantization(lower: Array, upper: Array, K: Operator, weight: Array = 1.0)
     G = Box(lower, upper)
     F = L1(convert(weight, lower) if is_array(weight) else weight)
     centre, radius = _centre_and_radius(lower, upper)
-    smallest = float(weight.min()) if is_array(weight) else float(weight)
+    smallest = float(to_numpy(weight).min())
     coercivity = 1 / smallest if K.isometry and smallest > 0 else None
     return Problem(F, G, K, centre, _move_ratio(centre, radius), coercivity)
 

@@ -31,12 +31,12 @@ class DCT(Operator):
     def shape(self) -> tuple[int, int]:
         return self.size, self.size
 
-    def apply(self, x: Array, *, overwrite: bool = False) -> Array:
+    def _apply(self, x: Array, overwrite: bool) -> Array:
         if is_tensor(x):
             return _tensor_dct(x)
         return scipy.fft.dct(x, norm="ortho", overwrite_x=overwrite)
 
-    def adjoint(self, y: Array, *, overwrite: bool = False) -> Array:
+    def _adjoint(self, y: Array, overwrite: bool) -> Array:
         if is_tensor(y):
             return _tensor_idct(y)
         return scipy.fft.idct(y, norm="ortho", overwrite_x=overwrite)
@@ -159,7 +159,7 @@ class GaborFrame(Operator):
             scale[-1] = 1
         return np.repeat(scale, 2)
 
-    def apply(self, x: Array, *, overwrite: bool = False) -> Array:
+    def _apply(self, x: Array, overwrite: bool) -> Array:
         xp = namespace(x)
         batch, edge = x.shape[:-1], (self._overlap - 1) * self.hop
         before = zeros((*batch, edge), x)
@@ -172,7 +172,7 @@ class GaborFrame(Operator):
         pairs = xp.view_as_real(spectrum).flatten(-2) if is_tensor(x) else spectrum.view(x.dtype)
         return (pairs * convert(self._bin_scale, x)).reshape(*batch, self.shape[0])
 
-    def adjoint(self, y: Array, *, overwrite: bool = False) -> Array:
+    def _adjoint(self, y: Array, overwrite: bool) -> Array:
         xp = namespace(y)
         batch = y.shape[:-1]
         pairs = y.reshape(*batch, self._views, 2 * self._bins) / convert(self._bin_scale, y)

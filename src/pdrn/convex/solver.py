@@ -209,7 +209,7 @@ def _check(
     certificate = problem.certificate(state.x, state.y)
     primal, dual = to_numpy(certificate.primal), to_numpy(certificate.dual)
     if plan.callback is not None:
-        plan.callback(Check(iteration, first_row + active, state.x, state.y, certificate))
+        plan.callback(Check(iteration, first_row + active, copy(state.x), copy(state.y), certificate))
     # Without a tolerance the latest iterate is the result, with one the best.
     latest = plan.tolerance is None
     better, tighter = latest | (primal < block.primal[active]), latest | (dual > block.dual[active])

@@ -1,0 +1,1 @@
+"""Measurements, off by default: ``make bench`` prints each as one table and one line of JSON."""

@@ -1,0 +1,159 @@
+"""Laws of the operators: each holds for every operator and any batch of vectors."""
+
+import numpy as np
+import pytest
+import scipy.fft
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.convex.laws import OPERATORS, normal, scales, seeds
+
+from pdrn.convex import DCT, Dense, GaborFrame, Identity, Operator
+from pdrn.convex.operators import estimate_norm
+
+each_operator = pytest.mark.parametrize("K", OPERATORS.values(), ids=OPERATORS)
+
+
+def as_matrix(K: Operator) -> np.ndarray:
+    return K.apply(np.eye(K.shape[1])).T
+
+
+@each_operator
+@given(seeds, scales)
+def test_the_adjoint_is_the_adjoint(K, seed, scale):
+    m, n = K.shape
+    x, y = normal(seed, n, scale=scale), normal(seed + 1, m)
+    forward, backward = K.apply(x) @ y, x @ K.adjoint(y)
+    assert abs(forward - backward) <= 1e-10 * (np.linalg.norm(x) * np.linalg.norm(y) * K.norm + 1e-300)
+
+
+@each_operator
+@given(seeds)
+def test_the_norm_bounds_every_vector(K, seed):
+    x = normal(seed, K.shape[1])
+    assert np.linalg.norm(K.apply(x)) <= K.norm * np.linalg.norm(x) * (1 + 1e-12)
+
+
+@each_operator
+def test_the_norm_is_tight(K):
+    true_norm = np.linalg.norm(as_matrix(K), 2)
+    assert true_norm * (1 - 1e-12) <= K.norm <= 1.011 * true_norm
+    assert true_norm <= estimate_norm(K) <= 1.011 * true_norm
+
+
+@each_operator
+@given(seeds)
+def test_batches_of_any_shape_are_their_rows(K, seed):
+    m, n = K.shape
+    x, y = normal(seed, 2, 3, n), normal(seed + 1, 2, 3, m)
+    assert K.apply(x).shape == (2, 3, m)
+    assert K.adjoint(y).shape == (2, 3, n)
+    for i in np.ndindex(2, 3):
+        assert np.allclose(K.apply(x)[i], K.apply(x[i]), atol=1e-12)
+        assert np.allclose(K.adjoint(y)[i], K.adjoint(y[i]), atol=1e-12)
+
+
+@each_operator
+@given(seeds)
+def test_tensors_give_what_arrays_give(K, seed):
+    m, n = K.shape
+    x, y = normal(seed, 2, n), normal(seed + 1, 2, m)
+    assert np.allclose(K.apply(torch.tensor(x)), K.apply(x), atol=1e-12)
+    assert np.allclose(K.adjoint(torch.tensor(y)), K.adjoint(y), atol=1e-12)
+
+
+@each_operator
+def test_gradients_flow_both_ways(K):
+    m, n = K.shape
+    assert torch.autograd.gradcheck(K.apply, torch.tensor(normal(1, 2, n), requires_grad=True))
+    assert torch.autograd.gradcheck(K.adjoint, torch.tensor(normal(2, 2, m), requires_grad=True))
+
+
+@each_operator
+@pytest.mark.parametrize("convert", [lambda x: x.astype(np.float32), lambda x: torch.tensor(x).float()])
+def test_float32_stays_float32(K, convert):
+    m, n = K.shape
+    x, y = convert(normal(1, n)), convert(normal(2, m))
+    assert K.apply(x).dtype == x.dtype
+    assert K.adjoint(y).dtype == y.dtype
+    assert np.allclose(K.apply(x), K.apply(normal(1, n)), atol=1e-4)
+
+
+@each_operator
+def test_arguments_survive_and_results_are_independent_of_them(K):
+    m, n = K.shape
+    x, y = normal(1, n), normal(2, m)
+    for operation, argument in ((K.apply, x), (K.adjoint, y)):
+        before = argument.copy()
+        result = operation(argument)
+        assert np.array_equal(argument, before)
+        assert not np.shares_memory(result, argument)
+        assert np.allclose(operation(before, overwrite=True), result)
+
+
+@given(st.integers(1, 200), st.integers(1, 40), st.integers(1, 40), st.integers(0, 9), seeds)
+def test_a_frame_of_any_length_window_hop_and_transform_is_tight(size, window, hop, extra, seed):
+    K = GaborFrame(size, max(window, hop), min(window, hop), fft_length=max(window, hop) + extra)
+    x = normal(seed, size)
+    assert np.allclose(K.adjoint(K.apply(x)), x, atol=1e-12)
+    assert K.isometry
+
+
+@pytest.mark.parametrize(("window", "hop", "redundancy"), [(512, 128, 4), (320, 160, 2), (256, 64, 4)])
+def test_a_frame_is_as_redundant_as_its_window_over_its_hop(window, hop, redundancy):
+    m, n = GaborFrame(16000, window, hop).shape
+    assert m / n == pytest.approx(redundancy, rel=0.05)
+
+
+def test_a_tone_lights_one_pair_of_a_frame():
+    t = np.arange(640)
+    K = GaborFrame(640, window_length=64, hop=16)
+    pairs = K.apply(np.cos(2 * np.pi * 8 * t / 64)).reshape(-1, 33, 2)
+    energy = (pairs**2).sum((0, 2))
+    assert energy.argmax() == 8
+    assert energy[7:10].sum() > 0.9 * energy.sum()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 16, 17, 1024])
+def test_the_cosine_transform_is_orthonormal_and_scipys(n):
+    x = normal(3, 4, n)
+    K = DCT(n)
+    assert np.array_equal(K.apply(x), scipy.fft.dct(x, norm="ortho"))
+    assert np.allclose(K.adjoint(K.apply(x)), x)
+    assert np.allclose(K.adjoint(K.apply(torch.tensor(x))), x)
+
+
+def test_isometries_are_told_apart():
+    assert DCT(8).isometry
+    assert (DCT(8) @ Identity(8)).isometry
+    assert not (2 * DCT(8)).isometry
+    assert not Dense(np.eye(8)).isometry
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: Dense(np.ones(3)), "rows and columns"),
+        (lambda: Dense(np.ones((0, 3))), "rows and columns"),
+        (lambda: Dense(np.array([[np.nan]])), "NaN"),
+        (lambda: DCT(0), "at least one"),
+        (lambda: GaborFrame(0, 4, 2), "at least one"),
+        (lambda: GaborFrame(9, 4, 5), "hop"),
+        (lambda: GaborFrame(9, 4, 0), "hop"),
+        (lambda: GaborFrame(9, 4, 2, fft_length=3), "fft_length >= 4"),
+        (lambda: DCT(3) @ DCT(4), "cannot compose"),
+        (lambda: float("nan") * DCT(3), "finite"),
+    ],
+)
+def test_nonsense_is_refused(make, reason):
+    with pytest.raises(ValueError, match=reason):
+        make()
+
+
+@each_operator
+def test_vectors_of_the_wrong_length_are_refused(K):
+    m, n = K.shape
+    with pytest.raises(ValueError, match="length"):
+        K.apply(np.ones(n + 1))
+    with pytest.raises(ValueError, match="length"):
+        K.adjoint(np.ones((2, m + 1)))

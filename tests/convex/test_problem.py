@@ -1,0 +1,166 @@
+"""The problem, its dual and its certificates."""
+
+import numpy as np
+import pytest
+import torch
+from benchmarks.linear_program import optimum
+from hypothesis import given
+from tests.convex.laws import cells, normal, seeds
+
+from pdrn.convex import (
+    DCT,
+    L1,
+    Ball,
+    Box,
+    ChambollePock,
+    Dense,
+    GaborFrame,
+    GroupL21,
+    Problem,
+    RestartedHalpern,
+    SquaredL2,
+    Zero,
+    dequantization,
+    solve,
+)
+
+
+@given(seeds)
+def test_any_pair_of_points_encloses_the_optimum(seed):
+    lower, upper = cells(seed, 12)
+    problem = dequantization(lower, upper, DCT(12))
+    best = optimum(lower, upper, DCT(12))
+    certificate = problem.certificate(lower + 0.1, normal(seed + 1, 12))
+    assert certificate.dual <= best + 1e-9 <= certificate.primal + 2e-9
+
+
+@given(seeds)
+def test_points_outside_are_certified_where_they_are_projected(seed):
+    lower, upper = cells(seed, 8)
+    problem = dequantization(lower, upper, DCT(8))
+    x, y = normal(seed + 1, 8, scale=9), normal(seed + 2, 8, scale=9)
+    certificate = problem.certificate(x, y)
+    inside = np.clip(x, lower, upper)
+    assert certificate.primal == pytest.approx(np.abs(DCT(8).apply(inside)).sum())
+    assert np.isfinite(certificate.dual)
+
+
+def test_certificates_of_float32_are_computed_in_float64():
+    lower, upper = (a.astype(np.float32) for a in cells(0, 3, 64))
+    solution = solve(dequantization(lower, upper, DCT(64)), iterations=50)
+    assert solution.x.dtype == np.float32
+    assert solution.certificate.primal.dtype == np.float64
+    exact = np.abs(DCT(64).apply(solution.x.astype(np.float64))).sum(-1)
+    assert np.array_equal(solution.certificate.primal, exact)
+
+
+def test_a_silent_cell_that_holds_zero_has_optimum_zero():
+    problem = dequantization(np.full(16, -0.5), np.full(16, 0.5), DCT(16))
+    solution = solve(problem, tolerance=1e-6)
+    assert solution.converged
+    assert solution.certificate.primal == 0.0
+    assert solution.certificate.relative_gap == 0.0
+
+
+@pytest.mark.parametrize("kind", ["clipped", "gap"])
+def test_unbounded_cells_have_finite_certificates_and_reach_the_optimum(kind):
+    t = np.arange(48)
+    s = np.sin(0.4 * t) + 0.5 * np.sin(0.9 * t)
+    lower, upper = np.floor(s * 8) / 8, np.floor(s * 8) / 8 + 0.125
+    if kind == "clipped":
+        lower, upper = np.where(s > 0.9, 0.9, lower), np.where(s > 0.9, np.inf, upper)
+    else:
+        lower, upper = np.where(abs(t - 20) < 4, -np.inf, lower), np.where(abs(t - 20) < 4, np.inf, upper)
+    solution = solve(dequantization(lower, upper, DCT(48)), RestartedHalpern(), tolerance=1e-7)
+    assert solution.converged
+    assert np.isinf(lower).any() or np.isinf(upper).any()
+    best = optimum(lower, upper, DCT(48))
+    assert 0 <= solution.certificate.primal - best + 1e-9 <= solution.certificate.gap + 2e-9
+
+
+def test_without_a_bound_on_the_solution_unbounded_cells_have_no_dual_value():
+    lower, upper = np.array([-np.inf, 0.0]), np.array([np.inf, 1.0])
+    problem = dequantization(lower, upper, Dense(np.array([[1.0, 2.0], [0.0, 1.0]])))
+    assert problem.certificate(np.zeros(2), np.array([0.5, 0.5])).gap == np.inf
+
+
+def test_the_shifted_form_of_the_paper_has_the_same_iterates():
+    step = 1 / 16
+    q = step * (np.floor(np.sin(np.arange(64) / 3) / step) + 0.5)
+    K = DCT(64)
+    in_cells = dequantization(q - step / 2, q + step / 2, K)
+    as_printed = Problem(L1().shifted(K.apply(q)), Ball(np.inf, step / 2), K, np.zeros(64))
+    for iterations in (1, 2, 10, 50):
+        algorithm = ChambollePock(sigma=10, tau=0.1)
+        s = solve(in_cells, algorithm, iterations=iterations).x
+        x = solve(as_printed, algorithm, iterations=iterations).x
+        assert np.allclose(x + q, s, atol=1e-13)
+
+
+def test_starts_at_the_centres_of_the_cells():
+    lower = np.array([0.0, -np.inf, 1.0, -np.inf])
+    upper = np.array([0.5, 2.0, np.inf, np.inf])
+    assert dequantization(lower, upper, DCT(4)).start.tolist() == [0.25, 2.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("step", [1e-4, 1 / 16, 0.7, 30.0])
+def test_steps_follow_the_width_of_the_cells(step):
+    lower, upper = cells(1, 5, 64, step=step)
+    weight = dequantization(lower, upper, DCT(64)).weight
+    assert isinstance(weight, float)
+    assert step / 2 / 2**0.51 <= 1 / weight <= step / 2 * 2**0.51
+
+
+def test_problems_of_one_batch_do_not_share_their_steps():
+    fine, coarse = cells(1, 64, step=0.01), cells(2, 64, step=1.0)
+    lower, upper = (np.stack(pair) for pair in zip(fine, coarse, strict=True))
+    together = dequantization(lower, upper, DCT(64))
+    assert together.weight.shape == (2, 1)
+    for row, alone in enumerate((fine, coarse)):
+        for algorithm in (ChambollePock(), RestartedHalpern()):
+            x = solve(dequantization(*alone, DCT(64)), algorithm, iterations=30).x
+            assert np.allclose(solve(together, algorithm, iterations=30).x[row], x, atol=1e-12)
+
+
+def test_least_squares_in_a_ball_is_solved_too():
+    A = np.random.default_rng(3).standard_normal((20, 8))
+    b = A @ np.full(8, 0.1) + 0.01 * normal(4, 20)
+    problem = Problem(SquaredL2().shifted(-b), Ball(2, 10.0), Dense(A), np.zeros(8))
+    solution = solve(problem, RestartedHalpern(), tolerance=1e-9)
+    assert solution.x == pytest.approx(np.linalg.lstsq(A, b)[0], abs=1e-5)
+
+
+def test_magnitudes_of_a_frame_can_be_made_sparse_instead_of_coefficients():
+    lower, upper = cells(5, 100)
+    K = GaborFrame(100, window_length=16, hop=4)
+    start = (lower + upper) / 2
+    problem = Problem(GroupL21(2), Box(lower, upper), K, start, weight=8.0)
+    solution = solve(problem, RestartedHalpern(), tolerance=1e-5)
+    assert solution.converged
+    assert solution.certificate.primal < problem.objective(start)
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: dequantization(np.zeros(3), np.zeros(4), DCT(3)), "differ in shape"),
+        (lambda: dequantization(np.zeros((0, 3)), np.zeros((0, 3)), DCT(3)), "no cells"),
+        (lambda: dequantization(np.zeros(4), np.ones(4), DCT(3)), "length 3"),
+        (lambda: dequantization(np.ones(3), np.zeros(3), DCT(3)), "lower <= upper"),
+        (lambda: dequantization(np.array([np.nan]), np.ones(1), DCT(1)), "NaN"),
+        (lambda: dequantization(np.zeros(3, int), np.ones(3, int), DCT(3)), "floats"),
+        (lambda: dequantization([0.0], [1.0], DCT(1)), "floats"),
+        (lambda: dequantization(np.zeros(3, np.float32), np.ones(3), DCT(3)), "one type"),
+        (lambda: dequantization(np.zeros(3), np.ones(3), DCT(3), weight=-1.0), "not negative"),
+        (lambda: dequantization(np.zeros(3), np.ones(3), DCT(3), weight=np.ones(4)), "does not fit"),
+        (lambda: Problem(L1(), Zero(), DCT(3), np.full(3, np.nan)), "NaN"),
+        (lambda: Problem(L1(), Zero(), DCT(3), np.zeros((0, 3))), "empty"),
+        (lambda: Problem(L1(), Zero(), DCT(3), np.zeros(3), weight=-1.0), "positive"),
+        (lambda: Problem(L1(np.ones(3)), Zero(), DCT(3), np.zeros(3, np.float32)), "convert"),
+        (lambda: Problem(L1(np.ones(3)), Zero(), DCT(3), torch.zeros(3).double()), "convert"),
+        (lambda: Problem(L1(np.ones((2, 3))), Zero(), DCT(3), np.zeros(3)), "does not fit"),
+    ],
+)
+def test_nonsense_is_refused_before_any_work(make, reason):
+    with pytest.raises(ValueError, match=reason):
+        make()
