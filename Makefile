@@ -17,8 +17,8 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.bench
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m benchmarks
+bench: $(VENV)-bench/.bench
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(VENV)-bench/bin/python -m benchmarks
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -33,9 +33,11 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/pip install -q -c constraints.txt -e '.[metrics]' || echo 'no PESQ (it wants a C compiler): its tests are skipped'
 	touch $@ $(VENV)/.core
 
-$(VENV)/.bench: $(VENV)/.dev
-	$(BIN)/pip install -q -c constraints.txt -e '.[bench]'
+# The peers have an environment of their own: one of them brings a pytest plugin that breaks pytest.
+$(VENV)-bench/.bench: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)-bench
+	$(VENV)-bench/bin/pip install -q -c constraints.txt -e '.[train,bench]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-bench build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

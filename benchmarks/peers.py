@@ -5,6 +5,7 @@ returns the same iterate; the benchmark checks that. pyunlocbox allows no step a
 variable elsewhere: it is timed, not compared.
 """
 
+import functools
 import importlib.util
 import pathlib
 import re
@@ -130,19 +131,20 @@ def deepinv(lower: Array, upper: Array, start: Array, sigma: float, tau: float, 
         return np.asarray(model(x, library.physics.Denoising()))
 
 
-def _declare_torchvision_operators() -> None:
+@functools.cache
+def _declare_torchvision_operators() -> object:
     """Let torchvision, which deepinv imports, load beside a torch that its compiled part does not fit."""
     import torch
 
     spec = importlib.util.find_spec("torchvision")
-    if spec is None or spec.submodule_search_locations is None or hasattr(_declare_torchvision_operators, "done"):
-        return
-    source = pathlib.Path(spec.submodule_search_locations[0], "_meta_registrations.py").read_text()
+    if spec is None or spec.origin is None:
+        raise ImportError("deepinv needs torchvision; install the extra bench")
+    source = pathlib.Path(spec.origin).with_name("_meta_registrations.py").read_text()
     library = torch.library.Library("torchvision", "DEF")
     for pair in set(re.findall(r'register_meta\("(\w+)"|torchvision::(\w+)', source)):
         library.define(f"{''.join(pair)}(Tensor x) -> Tensor")
-    _declare_torchvision_operators.done = library
-    
+    return library  # its definitions live as long as it does
+
 
 PEERS: dict[str, Peer] = {
     "pyproximal": pyproximal,

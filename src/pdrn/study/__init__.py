@@ -1,0 +1,1 @@
+"""The study: a corpus in, tables out."""
