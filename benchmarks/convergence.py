@@ -25,7 +25,7 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 
 def main() -> None:
-    """Print mean iterations and seconds per frame to each gap, then the linear program's answer beside ours."""
+    """Print mean iterations and seconds per frame to each gap, then a linear program's answer."""
     cells = cells_of_frames(FRAMES)
     problem = dequantization(cells.lo, cells.hi, DCT(FRAME_LENGTH))
     rows: list[dict[str, Any]] = []

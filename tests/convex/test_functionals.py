@@ -9,6 +9,7 @@ from hypothesis import given
 from tests.convex.laws import FUNCTIONALS, SEPARABLE, SIZE, normal, scales, seeds, steps
 
 from pdrn.convex import L1, L2, Ball, Box, GroupL21, LInf, SquaredL2
+from pdrn.convex.arrays import map_arrays
 
 each_functional = pytest.mark.parametrize("F", FUNCTIONALS.values(), ids=FUNCTIONALS)
 each_separable = pytest.mark.parametrize("name", SEPARABLE)
@@ -19,7 +20,7 @@ def close(a, b, scale=1.0):
 
 
 def as_tensors(F):
-    return F.map_arrays(torch.tensor)
+    return map_arrays(F, torch.tensor)
 
 
 @each_functional
@@ -127,7 +128,7 @@ def test_gradients_flow_through_the_prox(F):
 
 @each_functional
 def test_float32_stays_float32(F):
-    single = F.map_arrays(lambda a: a.astype(np.float32))
+    single = map_arrays(F, lambda a: a.astype(np.float32))
     v = normal(1, SIZE).astype(np.float32)
     for result in (single.prox(v, 0.5), single.residual(v, 0.5), single.prox_conjugate(v, 0.5)):
         assert result.dtype == np.float32

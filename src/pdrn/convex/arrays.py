@@ -6,10 +6,17 @@ are a batch. torch is never imported here: a tensor can only arrive where torch 
 
 from __future__ import annotations
 
+import dataclasses
 import sys
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Value = TypeVar("Value", bound="DataclassInstance")
 
 Array: TypeAlias = Any
 """A NumPy array or a torch tensor; a function that takes one kind returns the same kind."""
@@ -17,9 +24,14 @@ Array: TypeAlias = Any
 Step: TypeAlias = Any
 """A positive number, or an array of them that broadcasts against the vectors."""
 
+_PLAIN = (np.ndarray, float)
+"""What is asked about most, and answered without looking torch up."""
+
 
 def is_tensor(x: object) -> bool:
     """Whether x is a torch tensor, found out without importing torch."""
+    if isinstance(x, _PLAIN):
+        return False
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
 
@@ -29,6 +41,25 @@ def is_array(x: object) -> bool:
     return isinstance(x, np.ndarray) or is_tensor(x)
 
 
+def map_arrays(value: Value, function: Callable[[Array], Array]) -> Value:
+    """Return a copy of a dataclass with ``function`` applied to every array in it, at any depth.
+
+    Fields whose metadata say ``shared`` stay as they are. The copy is not checked again as a new one would
+    be: rows of what is valid are valid, and so are other types and shapes of it.
+    """
+    mapped = object.__new__(type(value))
+    for field in dataclasses.fields(value):
+        part = getattr(value, field.name)
+        if field.metadata.get("shared"):
+            pass
+        elif is_array(part):
+            part = function(part)
+        elif dataclasses.is_dataclass(part) and not isinstance(part, type):
+            part = map_arrays(part, function)
+        object.__setattr__(mapped, field.name, part)
+    return mapped
+
+
 def namespace(x: Array) -> Any:
     """Return the module, ``numpy`` or ``torch``, whose functions apply to x."""
     return sys.modules["torch"] if is_tensor(x) else np
@@ -36,7 +67,7 @@ def namespace(x: Array) -> Any:
 
 def is_floating(x: Array) -> bool:
     """Whether x is an array of real floating-point numbers."""
-    return bool(x.is_floating_point()) if is_tensor(x) else np.issubdtype(x.dtype, np.floating)
+    return bool(x.is_floating_point()) if is_tensor(x) else x.dtype.kind == "f"
 
 
 def epsilon(x: Array) -> float:

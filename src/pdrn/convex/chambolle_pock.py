@@ -13,12 +13,22 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from pdrn.convex.arrays import Array, Step, all_true, copy, plus, require_positive, subtracted_from, times
+from pdrn.convex.arrays import (
+    Array,
+    Step,
+    all_true,
+    copy,
+    is_array,
+    plus,
+    require_positive,
+    subtracted_from,
+    times,
+)
 from pdrn.convex.operators import Operator
 from pdrn.convex.problem import Problem
 
-ROUNDING = 1e-9
-"""By how much sigma tau |K|^2 may exceed 1 without a warning."""
+ROUNDING = 1e-12
+"""How far a product of steps may be from 1 and still count as 1."""
 
 
 def step_sizes(K: Operator, ratio: Any = 1.0) -> tuple[Any, Any]:
@@ -35,7 +45,7 @@ def step_sizes(K: Operator, ratio: Any = 1.0) -> tuple[Any, Any]:
     sigma = (ratio / squared_norm) ** 0.5
     tau = 1 / (sigma * squared_norm)
     while not all_true(sigma * tau * squared_norm <= 1):
-        tau = tau * (1 - 2**-24)
+        tau = tau * (1 - (2**-24 if is_array(tau) else 2**-53))
     return sigma, tau
 
 
@@ -48,7 +58,9 @@ class ChambollePockState:
         u <- v - prox_{F / sigma}(v)   with   v = u + K x_bar,
         x <- prox_{tau G}(x - sigma tau K'u),
 
-    and with sigma tau = 1, the longest steps for an isometry, the other one too.
+    and with sigma tau = 1, the longest steps for an isometry, the other one too. If moreover K is
+    orthonormal and theta = 1, then v = K (x_bar + K'u) = K (2 x - w), where w is the argument of the latest
+    prox of G: the memory of u cancels, and with it an addition. ``x_bar`` stands for 2 x - w then.
     """
 
     x: Array
@@ -56,6 +68,7 @@ class ChambollePockState:
     u: Array
     sigma: Step
     tau: Step
+    memory_cancels: bool
 
     @property
     def y(self) -> Array:
@@ -103,19 +116,29 @@ class ChambollePock:
     def init(self, problem: Problem, x: Array, y: Array) -> ChambollePockState:
         """Start at x and y, arrays of a flat batch."""
         sigma, tau = self.steps(problem)
-        return ChambollePockState(copy(x), copy(x), y / sigma, sigma, tau)
+        K, u = problem.K, y / sigma
+        memory_cancels = self.theta == 1 and K.isometry and K.shape[0] == K.shape[1] and _is_one(sigma * tau)
+        x_bar = x + K.adjoint(u) if memory_cancels else copy(x)
+        return ChambollePockState(copy(x), x_bar, u, sigma, tau, memory_cancels)
 
     def step(
         self, problem: Problem, state: ChambollePockState, *, overwrite: bool = False
     ) -> ChambollePockState:
         """Do one iteration (1.2); ``overwrite`` gives leave to destroy the old state."""
         F, G, K, theta = problem.F, problem.G, problem.K, self.theta
-        sigma, tau = state.sigma, state.tau
-        forward = K.apply(state.x_bar, overwrite=overwrite and theta != 0)
-        u = F.residual(plus(forward, state.u), 1 / sigma, overwrite=True)
-        backward = times(K.adjoint(u), sigma * tau)
-        x = G.prox(subtracted_from(backward, state.x), tau, overwrite=True)
+        sigma, tau, cancels = state.sigma, state.tau, state.memory_cancels
+        v = K.apply(state.x_bar, overwrite=overwrite and theta != 0)
+        if not cancels:
+            v = plus(v, state.u)
+        u = F.residual(v, 1 / sigma, overwrite=True)
+        w = subtracted_from(times(K.adjoint(u), sigma * tau), state.x)
+        x = G.prox(w, tau, overwrite=not cancels)
         if theta == 0:
-            return ChambollePockState(x, x, u, sigma, tau)
-        move = subtracted_from(state.x if overwrite else copy(state.x), x)
-        return ChambollePockState(x, plus(times(move, theta), x), u, sigma, tau)
+            return ChambollePockState(x, x, u, sigma, tau, cancels)
+        past = w if cancels else state.x if overwrite else copy(state.x)
+        x_bar = plus(times(subtracted_from(past, x), theta), x)
+        return ChambollePockState(x, x_bar, u, sigma, tau, cancels)
+
+
+def _is_one(product: Step) -> bool:
+    return all_true(abs(product - 1) <= ROUNDING)

@@ -16,11 +16,8 @@ Vectors lie along the last axis, values come one per vector. A step t is a numbe
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
 
 from pdrn.convex.arrays import (
     Array,
@@ -83,18 +80,6 @@ class Functional(ABC):
     def project_dual(self, y: Array) -> Array:
         """Return the nearest point at which F* is finite."""
         return y
-
-    def map_arrays(self, function: Callable[[Array], Array]) -> Self:
-        """Return the same functional with ``function`` applied to every array it holds."""
-
-        def mapped(value: Any) -> Any:
-            if isinstance(value, Functional):
-                return value.map_arrays(function)
-            return function(value) if is_array(value) else value
-
-        return dataclasses.replace(
-            self, **{field.name: mapped(getattr(self, field.name)) for field in dataclasses.fields(self)}
-        )
 
     def __rmul__(self, scale: Step) -> Scaled:
         return Scaled(self, scale)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ from pdrn.convex.arrays import (
     convert,
     is_array,
     is_floating,
+    map_arrays,
     namespace,
     require_finite,
     require_positive,
@@ -72,7 +73,7 @@ class Problem:
 
     F: Functional
     G: Functional
-    K: Operator
+    K: Operator = field(metadata={"shared": True})
     start: Array
     weight: Any = 1.0
     coercivity: float | None = None
@@ -90,8 +91,8 @@ class Problem:
             raise ValueError(f"the batch is empty: the start has shape {tuple(start.shape)}")
         require_finite(start, "the start")
         require_positive(self.weight, "weight")
-        self.F.map_arrays(lambda array: self._require_fits(array, m, "F"))
-        self.G.map_arrays(lambda array: self._require_fits(array, n, "G"))
+        map_arrays(self.F, lambda array: self._require_fits(array, m, "F"))
+        map_arrays(self.G, lambda array: self._require_fits(array, n, "G"))
 
     def _require_fits(self, array: Array, length: int, name: str) -> Array:
         target = (*self.start.shape[:-1], length)
@@ -138,7 +139,7 @@ class Problem:
 
     @cached_property
     def _exact(self) -> Self:
-        return self._map(to_float64)
+        return map_arrays(self, to_float64)
 
     def flat(self) -> Self:
         """Return the same problems with the batch in one leading axis."""
@@ -150,23 +151,12 @@ class Problem:
             xp = namespace(array)
             return xp.broadcast_to(array, (*batch, array.shape[-1])).reshape(count, array.shape[-1])
 
-        return dataclasses.replace(self._map(flatten), start=self.start.reshape(count, -1))
+        flat = map_arrays(self, flatten)
+        return flat if batch else dataclasses.replace(flat, start=self.start[None])
 
     def rows(self, index: Any) -> Self:
         """Return some problems of a flat batch."""
-        return self._map(lambda array: array[index] if array.ndim > 1 else array)
-
-    def _map(self, function: Any) -> Self:
-        def mapped(value: Any) -> Any:
-            return function(value) if is_array(value) else value
-
-        return dataclasses.replace(
-            self,
-            F=self.F.map_arrays(function),
-            G=self.G.map_arrays(function),
-            start=function(self.start),
-            weight=mapped(self.weight),
-        )
+        return map_arrays(self, lambda array: array[index] if array.ndim > 1 else array)
 
 
 def dequantization(lower: Array, upper: Array, K: Operator, weight: Array = 1.0) -> Problem:

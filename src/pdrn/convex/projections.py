@@ -19,11 +19,11 @@ def clip(x: Array, lower: Array, upper: Array, *, overwrite: bool = False) -> Ar
             lower, upper = convert(lower, x), convert(upper, x)
         return namespace(x).clamp(x, lower, upper)
     out: Any = x if overwrite else None
-    if np.shape(lower) == np.shape(upper) == x.shape:
+    if is_array(lower) and lower.shape == upper.shape == x.shape:
         # Two passes that NumPy vectorises: its clip is four times slower with array bounds.
         raised = np.maximum(x, lower, out=out)
         return np.minimum(raised, upper, out=raised)
-    return np.clip(x, lower, upper, out=out)
+    return x.clip(lower, upper, out=out)
 
 
 def project_l2_ball(x: Array, radius: Step) -> Array:

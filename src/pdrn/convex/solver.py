@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, Protocol
 
 import numpy as np
 
-from pdrn.convex.arrays import Array, copy, is_array, is_tensor, namespace, require_finite, to_numpy, zeros
+from pdrn.convex.arrays import (
+    Array,
+    copy,
+    is_array,
+    is_tensor,
+    map_arrays,
+    namespace,
+    require_finite,
+    to_numpy,
+    zeros,
+)
 from pdrn.convex.chambolle_pock import ChambollePock
 from pdrn.convex.problem import Certificate, Problem
 
-BLOCK_BYTES = 2**19
+BLOCK_BYTES = 2**20
 """Batches are solved in blocks whose primal variable takes this much memory, so that they stay in cache."""
 
 MOST_ITERATIONS = 100_000
@@ -129,8 +139,8 @@ def solve(
         raise ValueError(f"need check_every >= 1, got {check_every}")
     m, n = problem.K.shape
     flat = problem.flat()
-    x = flat.start if x0 is None else _flat_start(x0, "x0", problem, n)
-    y = zeros((x.shape[0], m), x) if y0 is None else _flat_start(y0, "y0", problem, m)
+    x0 = flat.start if x0 is None else _flat_start(x0, "x0", problem, n)
+    y0 = None if y0 is None else _flat_start(y0, "y0", problem, m)
     plan = _Plan(
         algorithm or ChambollePock(),
         iterations or MOST_ITERATIONS,
@@ -139,8 +149,12 @@ def solve(
         callback,
         keep_history,
     )
-    blocks = [_solve_block(flat.rows(rows), rows, x[rows], y[rows], plan) for rows in _blocks(x)]
-    return _joined(blocks, problem)
+    result = _Result.before(x0, m, plan)
+    for rows in _blocks(x0):
+        x = x0[rows]
+        y = zeros((x.shape[0], m), x) if y0 is None else y0[rows]
+        _solve_block(flat.rows(rows), x, y, result, np.arange(rows.start, rows.stop), plan)
+    return result.solution(problem)
 
 
 @dataclass(frozen=True)
@@ -158,8 +172,8 @@ class _Plan:
 
 
 @dataclass(eq=False)
-class _Block:
-    """The results of one block of the batch, as far as they are known."""
+class _Result:
+    """What is known of the whole flat batch; each block fills in its rows."""
 
     x: Array
     y: Array
@@ -167,69 +181,89 @@ class _Block:
     converged: np.ndarray[Any, Any]
     primal: np.ndarray[Any, Any]
     dual: np.ndarray[Any, Any]
-    checks: list[tuple[int, np.ndarray[Any, Any], np.ndarray[Any, Any]]] = field(default_factory=list)
+    checks: list[tuple[int, np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]]
+    """Iteration, rows, primal and dual values of every check, if a history is kept."""
+
+    @staticmethod
+    def before(x: Array, m: int, plan: _Plan) -> _Result:
+        count, xp = x.shape[0], namespace(x)
+        return _Result(
+            x=xp.empty_like(x),
+            y=zeros((count, m), x),
+            iterations=np.full(count, plan.iterations),
+            converged=np.zeros(count, bool),
+            primal=np.full(count, np.inf),
+            dual=np.full(count, -np.inf),
+            checks=[],
+        )
+
+    def solution(self, problem: Problem) -> Solution:
+        batch = problem.batch_shape
+        return Solution(
+            problem,
+            self.x.reshape(*batch, -1),
+            self.y.reshape(*batch, -1),
+            self.iterations.reshape(batch),
+            self.converged.reshape(batch),
+            self._history(batch) if self.checks else None,
+        )
+
+    def _history(self, batch: tuple[int, ...]) -> History:
+        iterations = sorted({iteration for iteration, *_ in self.checks})
+        primal, dual = (np.full((len(iterations), len(self.primal)), np.nan) for _ in range(2))
+        for iteration, rows, primal_values, dual_values in self.checks:
+            # Later checks of these rows, if there are any, write over what is repeated here.
+            since = iterations.index(iteration)
+            primal[since:, rows], dual[since:, rows] = primal_values, dual_values
+        return History(np.array(iterations), primal.reshape(-1, *batch), dual.reshape(-1, *batch))
 
 
-def _solve_block(problem: Problem, rows: slice, x: Array, y: Array, plan: _Plan) -> _Block:
+def _solve_block(
+    problem: Problem, x: Array, y: Array, result: _Result, rows: np.ndarray[Any, Any], plan: _Plan
+) -> None:
+    """Solve some rows of the batch and write their results."""
     state = plan.algorithm.init(problem, x, y)
-    count = x.shape[0]
     if not plan.has_checks:
         for _ in range(plan.iterations):
             state = plan.algorithm.step(problem, state, overwrite=True)
-        x, y = state.x, state.y
-    block = _Block(
-        x,
-        y,
-        iterations=np.full(count, plan.iterations),
-        converged=np.zeros(count, bool),
-        primal=np.full(count, np.inf),
-        dual=np.full(count, -np.inf),
-    )
-    if not plan.has_checks:
-        return block
-    block.x, block.y = copy(x), copy(y)
-    active = np.arange(count)
+        block = slice(rows[0], rows[-1] + 1)
+        result.x[block], result.y[block] = state.x, state.y
+        return
     for iteration in range(1, plan.iterations + 1):
         state = plan.algorithm.step(problem, state, overwrite=True)
         if iteration % plan.check_every and iteration < plan.iterations:
             continue
-        going_on = _check(block, problem, state, iteration, active, rows.start, plan)
-        active = active[going_on]
-        if not active.size:
-            break
+        going_on = _check(problem, state, iteration, result, rows, plan)
+        rows = rows[going_on]
+        if not rows.size:
+            return
         if not going_on.all():
-            problem, state = problem.rows(going_on), _rows(state, going_on)
-    return block
+            problem = problem.rows(going_on)
+            state = map_arrays(state, itemgetter(going_on))
 
 
 def _check(
-    block: _Block, problem: Problem, state: Any, iteration: int, active: Any, first_row: int, plan: _Plan
+    problem: Problem, state: Any, iteration: int, result: _Result, rows: np.ndarray[Any, Any], plan: _Plan
 ) -> np.ndarray[Any, Any]:
-    """Certify the active problems of a block, keep their results, and tell which of them go on."""
+    """Certify some problems, keep their results, and tell which of them go on."""
     certificate = problem.certificate(state.x, state.y)
     primal, dual = to_numpy(certificate.primal), to_numpy(certificate.dual)
     if plan.callback is not None:
-        plan.callback(Check(iteration, first_row + active, copy(state.x), copy(state.y), certificate))
+        plan.callback(Check(iteration, rows, copy(state.x), copy(state.y), certificate))
     # Without a tolerance the latest iterate is the result, with one the best.
     latest = plan.tolerance is None
-    better, tighter = latest | (primal < block.primal[active]), latest | (dual > block.dual[active])
-    block.x[active[better]], block.primal[active[better]] = state.x[better], primal[better]
-    block.y[active[tighter]], block.dual[active[tighter]] = state.y[tighter], dual[tighter]
-    block.iterations[active] = iteration
+    better, tighter = latest | (primal < result.primal[rows]), latest | (dual > result.dual[rows])
+    result.x[rows[better]], result.primal[rows[better]] = state.x[better], primal[better]
+    result.y[rows[tighter]], result.dual[rows[tighter]] = state.y[tighter], dual[tighter]
+    result.iterations[rows] = iteration
     if plan.keep_history:
-        block.checks.append((iteration, block.primal.copy(), block.dual.copy()))
+        result.checks.append((iteration, rows, result.primal[rows], result.dual[rows]))
     if plan.tolerance is None:
-        return np.ones(len(active), bool)
-    gap = Certificate(block.primal[active], block.dual[active]).relative_gap
+        return np.ones(len(rows), bool)
+    gap = Certificate(result.primal[rows], result.dual[rows]).relative_gap
     met = np.asarray(gap <= plan.tolerance)
-    block.converged[active] = met
+    result.converged[rows] = met
     return ~met
-
-
-def _rows(state: Any, index: np.ndarray[Any, Any]) -> Any:
-    """Return some rows of an algorithm's state."""
-    parts = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
-    return dataclasses.replace(state, **{k: v[index] for k, v in parts.items() if is_array(v)})
 
 
 def _blocks(x: Array) -> list[slice]:
@@ -248,27 +282,3 @@ def _flat_start(value: Array, name: str, problem: Problem, length: int) -> Array
         raise ValueError(f"{name} is of {value.dtype} and the problem of {problem.start.dtype}; convert it")
     require_finite(value, name)
     return value.reshape(-1, length)
-
-
-def _joined(blocks: list[_Block], problem: Problem) -> Solution:
-    batch, xp = problem.batch_shape, namespace(problem.start)
-    history = None
-    if blocks[0].checks:
-        longest = max(blocks, key=lambda block: len(block.checks)).checks
-        padded = [block.checks + block.checks[-1:] * (len(longest) - len(block.checks)) for block in blocks]
-        primal, dual = (
-            np.concatenate([[check[part] for check in checks] for checks in padded], -1) for part in (1, 2)
-        )
-        history = History(
-            np.array([check[0] for check in longest]),
-            primal.reshape(-1, *batch),
-            dual.reshape(-1, *batch),
-        )
-    return Solution(
-        problem,
-        xp.concatenate([block.x for block in blocks]).reshape(*batch, -1),
-        xp.concatenate([block.y for block in blocks]).reshape(*batch, -1),
-        np.concatenate([block.iterations for block in blocks]).reshape(batch),
-        np.concatenate([block.converged for block in blocks]).reshape(batch),
-        history,
-    )
