@@ -11,6 +11,7 @@ import typer
 app = typer.Typer(
     help="Restore quantized sound inside its cells.",
     no_args_is_help=True,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=False,
 )

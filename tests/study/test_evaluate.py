@@ -1,0 +1,70 @@
+"""Evaluating methods on a corpus."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from pdrn.audio.corpus import Corpus
+from pdrn.audio.sample import speech
+from pdrn.study.evaluate import evaluate
+
+IEEE = Path(os.environ.get("PDRN_IEEE", Path(__file__).parents[3] / "shared/data/ieee"))
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Six files of two seconds, two in each split, and one that is shorter than a frame."""
+    samples, rate = speech()
+    for split in ("train", "dev", "test"):
+        (tmp_path / split).mkdir()
+    for i, split in enumerate(("train", "train", "dev", "dev", "test", "test")):
+        soundfile.write(tmp_path / split / f"{i}.flac", samples[2 * i * rate :][: 2 * rate], rate)
+    soundfile.write(tmp_path / "test" / "short.flac", samples[rate : rate + 1000], rate)
+    return Corpus.scan(tmp_path)
+
+
+def test_rows_hold_the_figures_of_each_method(corpus):
+    rows = {row.method: row for row in evaluate(corpus, "test", 5, ["qu", "cp:25"])}
+    assert list(rows) == ["qu", "cp:25"]
+    qu, cp = rows.values()
+    assert (qu.files, qu.frames, qu.bits, qu.split) == (2, 62, 5, "test")
+    assert qu.ratio == 1.0
+    assert cp.ratio == cp.mse / qu.mse < 1
+    assert cp.snr > qu.snr + 1
+    gain = cp.snr_pooled - qu.snr_pooled
+    assert gain == pytest.approx(-10 * np.log10(cp.ratio))
+
+
+def test_snr_is_the_mean_over_files_and_not_over_frames(corpus):
+    row = next(evaluate(corpus, "test", 5, ["qu"]))
+    by_file = []
+    for signal in corpus.signals("test"):
+        s = signal[: len(signal) // 1024 * 1024]
+        q = (np.floor(s * 16).clip(-16, 15) + 0.5) / 16
+        if len(s):
+            by_file.append(10 * np.log10((s @ s) / ((s - q) @ (s - q))))
+    assert row.snr == pytest.approx(np.mean(by_file))
+
+
+def test_unknown_methods_are_refused_before_anything_is_read(corpus, monkeypatch):
+    monkeypatch.setattr(Corpus, "signals", lambda *_: pytest.fail("read the corpus first"))
+    with pytest.raises(ValueError, match="no method is called 'cp:x'"):
+        next(evaluate(corpus, "test", 5, ["qu", "cp:x"]))
+
+
+def test_a_split_without_a_whole_frame_is_refused(corpus):
+    with pytest.raises(ValueError, match="no file of 99999 samples"):
+        next(evaluate(corpus, "dev", 5, ["qu"], frame_length=99999))
+
+
+@pytest.mark.skipif(not IEEE.is_dir(), reason="needs the paper's corpus; set PDRN_IEEE to its folder")
+def test_the_chambolle_pock_row_of_table_2():
+    rows = evaluate(Corpus.scan(IEEE), "test", 5, ["qu", "cp:10", "cp:25", "cp:50"])
+    snr = {row.method: row.snr for row in rows}
+    assert snr["qu"] == pytest.approx(15.15, abs=0.01)
+    assert snr["cp:10"] == pytest.approx(16.74, abs=0.02)
+    assert snr["cp:25"] == pytest.approx(16.82, abs=0.02)
+    assert snr["cp:50"] == pytest.approx(16.87, abs=0.02)
