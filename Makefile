@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench fuzz clean
 
 demo: $(VENV)/.core
 	$(BIN)/pdrn demo
@@ -19,6 +19,9 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)-bench/.bench
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(VENV)-bench/bin/python -m benchmarks
+
+fuzz: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/fuzz_files.py 10000
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

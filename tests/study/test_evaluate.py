@@ -1,8 +1,5 @@
 """Evaluating methods on a corpus."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 import soundfile
@@ -10,8 +7,6 @@ import soundfile
 from pdrn.audio.corpus import Corpus
 from pdrn.audio.sample import speech
 from pdrn.study.evaluate import evaluate
-
-IEEE = Path(os.environ.get("PDRN_IEEE", Path(__file__).parents[3] / "shared/data/ieee"))
 
 
 @pytest.fixture
@@ -60,9 +55,8 @@ def test_a_split_without_a_whole_frame_is_refused(corpus):
         next(evaluate(corpus, "dev", 5, ["qu"], frame_length=99999))
 
 
-@pytest.mark.skipif(not IEEE.is_dir(), reason="needs the paper's corpus; set PDRN_IEEE to its folder")
-def test_the_chambolle_pock_row_of_table_2():
-    rows = evaluate(Corpus.scan(IEEE), "test", 5, ["qu", "cp:10", "cp:25", "cp:50"])
+def test_the_chambolle_pock_row_of_table_2(ieee_folder):
+    rows = evaluate(Corpus.scan(ieee_folder), "test", 5, ["qu", "cp:10", "cp:25", "cp:50"])
     snr = {row.method: row.snr for row in rows}
     assert snr["qu"] == pytest.approx(15.15, abs=0.01)
     assert snr["cp:10"] == pytest.approx(16.74, abs=0.02)
