@@ -13,9 +13,9 @@ independently of the other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pdrn.convex.arrays import Array, convert, namespace, norm, zeros
+from pdrn.convex.arrays import Array, convert, copy, namespace, norm, plus, subtracted_from, times, zeros
 from pdrn.convex.problem import Problem
 
 SUFFICIENT_DECAY = 0.2
@@ -71,32 +71,32 @@ class RestartedHalpern:
         column = zeros((x.shape[0], 1), x)
         weight = column + problem.weight
         unknown = column + float("nan")
-        return HalpernState(x, y, x, y, x, y, weight, column, unknown, unknown, 0)
+        return HalpernState(x, y, copy(x), copy(y), x, y, weight, column, unknown, unknown, 0)
 
     def step(self, problem: Problem, state: HalpernState, *, overwrite: bool = False) -> HalpernState:
         """Do one iteration; ``overwrite`` gives leave to destroy the old state."""
         F, G, K = problem.F, problem.G, problem.K
         tau = 1 / (state.weight * (K.norm or 1.0))
         sigma = state.weight / (K.norm or 1.0)
-        x = G.prox(state.z_x - tau * K.adjoint(state.z_y), tau, overwrite=True)
-        ahead_x = 2 * x - state.z_x
-        y = F.prox_conjugate(state.z_y + sigma * K.apply(ahead_x), sigma, overwrite=True)
-        ahead_y = 2 * y - state.z_y
+        iteration = state.iteration + 1
+        testing = iteration % self.period == 0
+        # The test for restarts compares z with T(z), so there z must survive the step.
+        z_x, z_y = (state.z_x, state.z_y) if overwrite and not testing else (copy(state.z_x), copy(state.z_y))
+        x = G.prox(subtracted_from(times(K.adjoint(z_y), tau), z_x), tau, overwrite=True)
+        ahead_x = plus(subtracted_from(z_x, x), x)
+        y = F.prox_conjugate(plus(times(K.apply(ahead_x), sigma), z_y), sigma, overwrite=True)
+        ahead_y = plus(subtracted_from(z_y, y), y)
         pull = 1 / (state.age + 2)
-        moved = HalpernState(
+        moved = replace(
+            state,
             x=x,
             y=y,
-            z_x=(1 - pull) * ahead_x + pull * state.anchor_x,
-            z_y=(1 - pull) * ahead_y + pull * state.anchor_y,
-            anchor_x=state.anchor_x,
-            anchor_y=state.anchor_y,
-            weight=state.weight,
+            z_x=plus(times(ahead_x, 1 - pull), pull * state.anchor_x),
+            z_y=plus(times(ahead_y, 1 - pull), pull * state.anchor_y),
             age=state.age + 1,
-            first_residual=state.first_residual,
-            last_residual=state.last_residual,
-            iteration=state.iteration + 1,
+            iteration=iteration,
         )
-        return moved if moved.iteration % self.period else _restart_where_due(state, moved)
+        return _restart_where_due(state, moved) if testing else moved
 
 
 def _restart_where_due(before: HalpernState, after: HalpernState) -> HalpernState:
@@ -111,9 +111,8 @@ def _restart_where_due(before: HalpernState, after: HalpernState) -> HalpernStat
         | (after.age >= LONGEST_RUN * after.iteration)
     )
     unknown = xp.full_like(residual, float("nan"))
-    return HalpernState(
-        x=after.x,
-        y=after.y,
+    return replace(
+        after,
         z_x=xp.where(due, after.x, after.z_x),
         z_y=xp.where(due, after.y, after.z_y),
         anchor_x=xp.where(due, after.x, after.anchor_x),
@@ -122,7 +121,6 @@ def _restart_where_due(before: HalpernState, after: HalpernState) -> HalpernStat
         age=xp.where(due, xp.zeros_like(after.age), after.age),
         first_residual=xp.where(due, unknown, first),
         last_residual=xp.where(due, unknown, residual),
-        iteration=after.iteration,
     )
 
 
