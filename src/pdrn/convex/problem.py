@@ -28,6 +28,9 @@ from pdrn.convex.functionals import L1, Functional
 from pdrn.convex.indicators import Box
 from pdrn.convex.operators import Operator
 
+NEGLIGIBLE = 1e-3
+"""Which share of its value at the start an objective must fall below to count as nearly zero."""
+
 _TINY, _HUGE = 1e-200, 1e200
 
 
@@ -37,6 +40,8 @@ class Certificate:
 
     primal: Array
     dual: Array
+    least_unit: Array
+    """What gaps are measured in where the primal value is smaller than this."""
 
     @property
     def gap(self) -> Array:
@@ -45,9 +50,13 @@ class Certificate:
 
     @property
     def relative_gap(self) -> Array:
-        """The gap in units of the primal value's magnitude."""
+        """The gap in units of the primal value.
+
+        An optimum may be zero, for example that of a silent frame whose cells all touch zero. Then no gap
+        but zero is small in units of it, and the unit is a thousandth of the value at the start.
+        """
         xp = namespace(self.primal)
-        return self.gap / xp.clip(abs(self.primal), _TINY, _HUGE)
+        return self.gap / xp.clip(xp.maximum(abs(self.primal), self.least_unit), _TINY, _HUGE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,11 +144,18 @@ class Problem:
         if self.coercivity is not None and isinstance(exact.G, Box):
             bounded = exact.G.within(self.coercivity * primal[..., None])
             exact = dataclasses.replace(exact, G=bounded)
-        return Certificate(primal, exact.dual_objective(y))
+        return Certificate(primal, exact.dual_objective(y), self._least_unit)
 
     @cached_property
     def _exact(self) -> Self:
         return map_arrays(self, to_float64)
+
+    @cached_property
+    def _least_unit(self) -> Array:
+        exact = self._exact
+        value = abs(exact.objective(exact.G.project(exact.start)))
+        xp = namespace(value)
+        return xp.where(xp.isfinite(value), NEGLIGIBLE * value, 0.0)
 
     def flat(self) -> Self:
         """Return the same problems with the batch in one leading axis."""

@@ -260,8 +260,9 @@ def _check(
         result.checks.append((iteration, rows, result.primal[rows], result.dual[rows]))
     if plan.tolerance is None:
         return np.ones(len(rows), bool)
-    gap = Certificate(result.primal[rows], result.dual[rows]).relative_gap
-    met = np.asarray(gap <= plan.tolerance)
+    unit = to_numpy(certificate.least_unit)
+    best = Certificate(result.primal[rows], result.dual[rows], unit)
+    met: np.ndarray[Any, Any] = best.relative_gap <= plan.tolerance
     result.converged[rows] = met
     return ~met
 
