@@ -19,7 +19,7 @@ def cells_of_frames(count: int, dtype: type[np.floating] = np.float64) -> Cells:
     """
     samples, _ = speech()
     frames = cut(samples / np.abs(samples).max(), FRAME_LENGTH, hop=16)
-    quantizer = MidRise(BITS)
+    quantizer = MidRise(BITS, full_scale=True)
     loud = frames[np.abs(frames).max(-1) > 2 / 2**BITS]
     chosen = np.random.default_rng(0).integers(len(loud), size=count)
     return quantizer.cells(quantizer.encode(loud[chosen])).astype(dtype)

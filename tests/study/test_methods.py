@@ -12,7 +12,7 @@ from pdrn.study.methods import method_named
 @pytest.fixture
 def cells() -> Cells:
     signal = 0.6 * np.sin(np.arange(2 * 256).reshape(2, 256) / 9)
-    quantizer = MidRise(5)
+    quantizer = MidRise(5, full_scale=True)
     return quantizer.cells(quantizer.encode(signal))
 
 

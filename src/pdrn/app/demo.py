@@ -33,7 +33,7 @@ def restorations() -> Iterator[Restoration]:
     samples, sample_rate_hz = speech()
     frame = GaborFrame(len(samples), window_length=1024, hop=128)
     for bits in BITS:
-        quantizer = MidRise(bits)
+        quantizer = MidRise(bits, full_scale=True)
         cells = quantizer.cells(quantizer.encode(samples)).astype(np.float32)
         begin = time.perf_counter()
         restored = solve(dequantization(cells.lo, cells.hi, frame), ChambollePock(), iterations=ITERATIONS).x

@@ -45,7 +45,7 @@ def evaluate(
     Files shorter than a frame have none and do not count. Unknown methods are refused before any work.
     """
     restorers = {name: method_named(name) for name in methods}
-    quantizer = MidRise(bits)
+    quantizer = MidRise(bits, full_scale=True)
     files = [cut(signal, frame_length) for signal in corpus.signals(split)]
     files = [frames for frames in files if len(frames)]
     if not files:
