@@ -52,6 +52,10 @@ def test_what_is_in_the_float32_cell_is_in_the_float64_cell(cells, x):
     try:
         narrow = cells.astype(np.float32)
     except ValueError:
+        with np.errstate(over="ignore"):
+            near = np.stack([cells.lo.astype(np.float32), cells.hi.astype(np.float32)]).astype(np.float64)
+        held = np.isfinite(near) & (cells.lo <= near) & (near <= cells.hi)
+        assert not held.any(axis=0).all()
         return
     assert narrow.lo.dtype == narrow.hi.dtype == np.float32
     assert (narrow.lo.astype(np.float64) >= cells.lo).all()
@@ -107,6 +111,27 @@ def test_cells_cannot_be_written_to():
     cells = Cells(np.zeros(2), np.ones(2))
     with pytest.raises(ValueError, match="read-only"):
         cells.lo[0] = 5.0
+
+
+@pytest.mark.parametrize("kept", [lambda array: array, lambda array: np.broadcast_to(array, array.shape)])
+def test_cells_do_not_follow_the_array_they_were_made_from(kept):
+    ends = np.zeros(2)
+    cells = Cells(kept(ends), kept(ends))
+    ends[0] = 5.0
+    assert cells.lo.tolist() == cells.hi.tolist() == [0.0, 0.0]
+    assert ends.flags.writeable
+
+
+@pytest.mark.parametrize("samples", [0.5, [0.5], [0.5, 0.5, 0.5], [[0.5, 0.5]]])
+@pytest.mark.parametrize("method", [Cells.project, Cells.contains, Cells.violation])
+def test_samples_of_another_shape_are_refused(method, samples):
+    with pytest.raises(ValueError, match=r"do not match cells of shape \(2,\); pass one per cell"):
+        method(Cells([0.0, 0.0], [1.0, 1.0]), samples)
+
+
+def test_nan_is_not_projected():
+    with pytest.raises(ValueError, match="NaN and no point of a cell is nearest"):
+        Cells([0.0, 0.0], [1.0, 1.0]).project([0.5, np.nan])
 
 
 def test_opening_keeps_float32():

@@ -17,7 +17,8 @@ class Cells:
     """Closed intervals [lo, hi], one per sample, that the true samples lie in.
 
     A side may be infinite: a clipped sample has an open-ended cell, a missing one an unbounded cell.
-    Both arrays have one shape and one floating-point type and cannot be written to.
+    Both arrays have one shape and one floating-point type and cannot be written to; writable arrays are
+    copied.
 
     Parameters
     ----------
@@ -39,7 +40,7 @@ class Cells:
     hi: FloatArray
 
     def __post_init__(self) -> None:
-        lo, hi = np.asarray(self.lo), np.asarray(self.hi)
+        lo, hi = _immutable(self.lo), _immutable(self.hi)
         dtype = np.float32 if lo.dtype == hi.dtype == np.float32 else np.float64
         lo, hi = lo.astype(dtype, copy=False), hi.astype(dtype, copy=False)
         if lo.shape != hi.shape:
@@ -50,10 +51,8 @@ class Cells:
             raise ValueError(
                 "every cell needs lo <= hi, no NaN and a number inside; check how lo and hi were made"
             )
-        for name, ends in (("lo", lo), ("hi", hi)):
-            view = ends.view()
-            view.flags.writeable = False
-            object.__setattr__(self, name, view)
+        for name, ends in zip(("lo", "hi"), frozen(lo, hi), strict=True):
+            object.__setattr__(self, name, ends)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -76,12 +75,15 @@ class Cells:
         return self.hi / 2 - self.lo / 2
 
     def project(self, samples: ArrayLike) -> FloatArray:
-        """Return the points of the cells that are nearest to the samples."""
-        return np.asarray(np.clip(samples, self.lo, self.hi))
+        """Return the points of the cells that are nearest to the samples, refusing NaN."""
+        x = self._matched(samples)
+        if np.isnan(x).any():
+            raise ValueError("a sample is NaN and no point of a cell is nearest to it; check what made it")
+        return np.asarray(np.clip(x, self.lo, self.hi))
 
     def contains(self, samples: ArrayLike) -> NDArray[np.bool_]:
         """Tell for each sample whether it lies in its cell."""
-        x = np.asarray(samples)
+        x = self._matched(samples)
         return np.asarray((self.lo <= x) & (x <= self.hi))
 
     def violation(self, samples: ArrayLike) -> float:
@@ -89,7 +91,7 @@ class Cells:
         outside = ~self.contains(samples)
         if not outside.any():
             return 0.0
-        lo, hi, x = (ends[outside] for ends in np.broadcast_arrays(self.lo, self.hi, samples))
+        lo, hi, x = (ends[outside] for ends in (self.lo, self.hi, np.asarray(samples)))
         if np.isnan(x).any():
             return float("inf")
         with np.errstate(over="ignore"):
@@ -97,7 +99,7 @@ class Cells:
 
     def opened(self, below: ArrayLike, above: ArrayLike) -> Cells:
         """Return these cells with no lower end where `below` is true and no upper end where `above` is."""
-        return Cells(np.where(below, -np.inf, self.lo), np.where(above, np.inf, self.hi))
+        return Cells(*frozen(np.where(below, -np.inf, self.lo), np.where(above, np.inf, self.hi)))
 
     def astype(self, dtype: DTypeLike) -> Cells:
         """Return the cells in float32 or float64, rounded inward: lo up, hi down.
@@ -118,6 +120,15 @@ class Cells:
             )
         return Cells(lo, hi)
 
+    def _matched(self, samples: ArrayLike) -> NDArray[Any]:
+        """Return the samples as an array, refusing another shape than the cells'."""
+        x = np.asarray(samples)
+        if x.shape != self.shape:
+            raise ValueError(
+                f"samples of shape {x.shape} do not match cells of shape {self.shape}; pass one per cell"
+            )
+        return x
+
     def __getitem__(self, key: Any) -> Cells:
         return Cells(self.lo[key], self.hi[key])
 
@@ -130,6 +141,23 @@ class Cells:
         return np.array_equal(self.lo, other.lo) and np.array_equal(self.hi, other.hi)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def frozen(*arrays: FloatArray) -> tuple[FloatArray, ...]:
+    """Return the arrays themselves, read-only from now on, for cells that nobody else may change."""
+    for array in arrays:
+        array.flags.writeable = False
+    return arrays
+
+
+def _immutable(ends: ArrayLike) -> NDArray[Any]:
+    """Return an array that cannot be written to, itself or through what it is a view of."""
+    array = np.asarray(ends)
+    base = array.base
+    if array.flags.writeable or (isinstance(base, np.ndarray) and base.flags.writeable):
+        array = array.copy()
+        array.flags.writeable = False
+    return array
 
 
 def concatenate(pieces: Sequence[Cells], axis: int = -1) -> Cells:

@@ -6,8 +6,9 @@ G.711, tables 1 and 2, divided by full scale, 8192 for mu-law and 4096 for A-law
 divided by 32768 is on the same scale. Codes are the bytes on the line, with the inversions that G.711
 prescribes.
 
-The cells are exact for encoders of 16-bit samples. One that first rounds a finer signal to the 14 (mu-law)
-or 13 bits (A-law) of the tables moves the edges by half a unit of these.
+The cells are exact for encoders of 16-bit samples that follow the tables. Others first round a finer
+signal to the units of the tables (libsndfile does, to 1/8192 for mu-law and 1/2048 for A-law), or choose
+the nearest output, which differs where segments meet. `any_encoder` gives each cell all of these samples.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pdrn.audio.cells import Cells, FloatArray
-from pdrn.audio.quantizers import Codes, numbers, whole_codes
+from pdrn.audio.quantizers import Codes, numbers, refuse_beyond, whole_codes
 
 
 def _mu_law_decisions() -> NDArray[np.float64]:
@@ -50,29 +51,39 @@ def _a_law_outputs() -> NDArray[np.float64]:
 class _Companded:
     """What both laws share: 256 cells by increasing value, and the bytes that name them."""
 
-    full_scale: bool = True
+    full_scale: bool = False
+    any_encoder: bool = False
 
     _edges: ClassVar[NDArray[np.float64]]
     _levels: ClassVar[NDArray[np.float64]]
     _inversion: ClassVar[int]
+    _unit: ClassVar[float]  # what encoders may round to before they look up the code
 
     def _ranks(self, codes: ArrayLike) -> NDArray[np.intp]:
         """Return the place of each code's cell by increasing value, 0 to 255."""
-        plain = (whole_codes(codes, 0, 255) ^ self._inversion).astype(np.intp)
+        plain = whole_codes(codes, 0, 255).astype(np.intp) ^ self._inversion
         return np.where(plain & 128, 255 - plain, 128 + plain)
 
     def encode(self, samples: ArrayLike) -> Codes:
-        """Return the byte of each sample, saturating at the outermost ones."""
-        ranks = np.searchsorted(self._edges[1:-1], numbers(samples), side="right")
+        """Return the byte of each sample, saturating at the outermost ones unless `full_scale`."""
+        samples = numbers(samples)
+        if self.full_scale:
+            refuse_beyond(samples, self._edges[0], self._edges[-1])
+        ranks = np.searchsorted(self._edges[1:-1], samples, side="right")
         return (np.where(ranks < 128, 255 - ranks, ranks - 128) ^ self._inversion).astype(np.uint8)
 
     def cells(self, codes: ArrayLike) -> Cells:
         """Return the cell of each byte, open-ended at the outermost ones unless `full_scale`."""
         ranks = self._ranks(codes)
-        cells = Cells(self._edges[ranks], self._edges[ranks + 1])
+        lowest, highest = self._edges.copy(), self._edges.copy()
+        if self.any_encoder:
+            between = (self._levels[:-1] + self._levels[1:]) / 2
+            lowest[1:-1] = np.minimum(lowest[1:-1] - self._unit / 2, between)
+            highest[1:-1] = np.maximum(highest[1:-1] + self._unit / 2, between)
+        cells = Cells(lowest[ranks], highest[ranks + 1])
         return cells if self.full_scale else cells.opened(ranks == 0, ranks == 255)
 
-    def decode(self, codes: ArrayLike) -> FloatArray:
+    def centres(self, codes: ArrayLike) -> FloatArray:
         """Return the centre of each byte's cell."""
         return self.cells(codes).centre
 
@@ -108,11 +119,14 @@ class MuLaw(_Companded):
     Parameters
     ----------
     full_scale : bool
-        True: the signal is known to keep within the coder's range, -+8159/8192. False: it may have been
-        cut off, and the outermost cells are open-ended.
+        False: the signal may have been cut off, and the outermost cells are open-ended. True: it is known
+        to keep within the coder's range, -+8159/8192, and samples beyond are refused.
+    any_encoder : bool
+        False: the encoder is this one. True: it is unknown, and the cells hold what any of them may have
+        given this code, see above; they overlap by a unit, and by a quarter of a cell between segments.
     signed_zero : bool
-        True: the bytes tell +0, the cell [0, 1/8192], from -0, [-1/8192, 0]. False: they come from decoded
-        samples, where both are 0; the cell of either is then [-1/8192, 1/8192].
+        False: the bytes may come from decoded samples, where +0 and -0 are both 0; the cell of either is
+        [-1/8192, 1/8192]. True: they tell +0, the cell [0, 1/8192], from -0, [-1/8192, 0].
 
     Examples
     --------
@@ -126,11 +140,12 @@ class MuLaw(_Companded):
     (array([799.]), array([831.]))
     """
 
-    signed_zero: bool = True
+    signed_zero: bool = False
 
     _edges: ClassVar[NDArray[np.float64]] = _mirrored(_mu_law_decisions(), zero_is_shared=True)
     _levels: ClassVar[NDArray[np.float64]] = _mirrored(_mu_law_outputs(), zero_is_shared=False)
     _inversion: ClassVar[int] = 0xFF
+    _unit: ClassVar[float] = 1 / 8192
 
     def encode(self, samples: ArrayLike) -> Codes:
         """Return the byte of each sample, +0 for -0 unless `signed_zero`."""
@@ -143,7 +158,8 @@ class MuLaw(_Companded):
         if self.signed_zero:
             return cells
         zero = (np.asarray(codes) & 0x7F) == 0x7F
-        return Cells(np.where(zero, -1 / 8192, cells.lo), np.where(zero, 1 / 8192, cells.hi))
+        either = super().cells(np.array([0x7F, 0xFF]))
+        return Cells(np.where(zero, either.lo[0], cells.lo), np.where(zero, either.hi[1], cells.hi))
 
 
 @final
@@ -154,8 +170,10 @@ class ALaw(_Companded):
     Parameters
     ----------
     full_scale : bool
-        True: the signal is known to keep within [-1, 1]. False: it may have been cut off, and the
-        outermost cells are open-ended.
+        False: the signal may have been cut off, and the outermost cells are open-ended. True: it is known
+        to keep within [-1, 1], and samples beyond are refused.
+    any_encoder : bool
+        See `MuLaw`.
 
     Examples
     --------
@@ -169,3 +187,4 @@ class ALaw(_Companded):
     _edges: ClassVar[NDArray[np.float64]] = _mirrored(_a_law_decisions(), zero_is_shared=True)
     _levels: ClassVar[NDArray[np.float64]] = _mirrored(_a_law_outputs(), zero_is_shared=False)
     _inversion: ClassVar[int] = 0xD5
+    _unit: ClassVar[float] = 1 / 2048

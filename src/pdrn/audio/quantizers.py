@@ -1,20 +1,21 @@
-"""Quantizers: samples to codes, codes to cells; the uniform ones, clipping and gaps.
+"""Quantizers: samples to codes, codes to cells; here the uniform ones.
 
-Every quantizer is a value with four methods (see `Quantizer`). Uniform ones number half-open cells
+Every quantizer is a value with the methods of `Quantizer`. Uniform ones number half-open cells
 [edge(k), edge(k + 1)) that tile the line without gap or overlap, in floating point too: a sample is
-compared with the very edges that its cell is made of.
+compared with the very edges that its cell is made of. (`Cells` are closed: they hold their upper edge too.)
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pdrn.audio.cells import Cells, FloatArray
+from pdrn.audio.cells import Cells, FloatArray, frozen
 
 Codes = NDArray[Any]
 
@@ -30,8 +31,16 @@ class Quantizer(Protocol):
         """Return the cell of each code: all samples that have it."""
         ...
 
-    def decode(self, codes: ArrayLike) -> FloatArray:
+    def centres(self, codes: ArrayLike) -> FloatArray:
         """Return the centre of each code's cell."""
+        ...
+
+    def levels(self, codes: ArrayLike) -> FloatArray:
+        """Return what a decoder puts out for each code."""
+        ...
+
+    def codes_of(self, levels: ArrayLike) -> Codes:
+        """Return the codes of samples that a decoder put out, refusing others."""
         ...
 
     def quantize(self, samples: ArrayLike) -> FloatArray:
@@ -59,9 +68,19 @@ def whole_codes(codes: ArrayLike, lowest: int, highest: int) -> NDArray[np.integ
     return array
 
 
+def refuse_beyond(samples: NDArray[np.float64], low: float, high: float) -> None:
+    """Refuse samples that a quantizer whose full scale is known would have to cut off."""
+    beyond = (samples < low) | (samples > high)
+    if beyond.any():
+        raise ValueError(
+            f"a sample of {samples[beyond].flat[0]:.6g} is beyond full scale, {low:.6g} to {high:.6g}; "
+            "turn it down or pass full_scale=False"
+        )
+
+
 @dataclass(frozen=True)
-class Uniform:
-    """A uniform quantizer of 2**bits levels: use one of `MidRise`, `MidTread` and `Truncation`.
+class _Uniform:
+    """A uniform quantizer of 2**bits levels: what `MidRise`, `MidTread` and `Truncation` share.
 
     Parameters
     ----------
@@ -72,23 +91,25 @@ class Uniform:
     offset : float
         What is added to a signal that is centred at zero: shifts edges and levels alike.
     full_scale : bool
-        What is known about a sample with an outermost code. True: the signal keeps within full scale,
-        offset -+ step * 2**bits / 2, and the outermost cells end there (the paper's peak-normalised
-        speech). False: it may have been cut off, and the outermost cells are open-ended.
+        What is known about a sample with an outermost code. False: it may have been cut off, and the
+        outermost cells are open-ended. True: the signal keeps within full scale, offset -+
+        step * 2**bits / 2 (as the paper's peak-normalised speech), the outermost cells end there, and
+        samples beyond are refused.
     """
 
     bits: int
     step: float = 0.0
     offset: float = 0.0
-    full_scale: bool = True
+    full_scale: bool = False
 
     # Where code 0 has its lower edge and its level, in steps from the offset.
     _edge: ClassVar[float]
     _level: ClassVar[float]
 
     def __post_init__(self) -> None:
-        if not 1 <= self.bits <= 32:
-            raise ValueError(f"the bit depth is 1 to 32, got {self.bits}")
+        if isinstance(self.bits, bool) or not hasattr(self.bits, "__index__") or not 1 <= self.bits <= 32:
+            raise ValueError(f"the bit depth is a whole number from 1 to 32, got {self.bits!r}")
+        object.__setattr__(self, "bits", operator.index(self.bits))
         if self.step == 0:
             object.__setattr__(self, "step", 2.0 / 2**self.bits)
         if not (self.step > 0 and math.isfinite(self.limit) and math.isfinite(self.offset)):
@@ -119,8 +140,10 @@ class Uniform:
         return self.offset + (codes + self._edge) * self.step
 
     def encode(self, samples: ArrayLike) -> Codes:
-        """Return the code of each sample, saturating at the outermost ones."""
+        """Return the code of each sample, saturating at the outermost ones unless `full_scale`."""
         samples = numbers(samples)
+        if self.full_scale:
+            refuse_beyond(samples, self.offset - self.limit, self.offset + self.limit)
         codes = np.floor((samples - self.offset) / self.step - self._edge)
         codes = np.clip(codes, self.lowest, self.highest)
         codes -= samples < self._edges(codes)  # the quotient was rounded, the edges decide
@@ -132,12 +155,12 @@ class Uniform:
         codes = whole_codes(codes, self.lowest, self.highest)
         limit = self.limit if self.full_scale else math.inf
         wide = codes.astype(np.float64)
-        return Cells(
-            np.where(codes == self.lowest, self.offset - limit, self._edges(wide)),
-            np.where(codes == self.highest, self.offset + limit, self._edges(wide + 1)),
-        )
+        lo, hi = np.asarray(self._edges(wide)), np.asarray(self._edges(wide + 1))
+        lo[codes == self.lowest] = self.offset - limit
+        hi[codes == self.highest] = self.offset + limit
+        return Cells(*frozen(lo, hi))
 
-    def decode(self, codes: ArrayLike) -> FloatArray:
+    def centres(self, codes: ArrayLike) -> FloatArray:
         """Return the centre of each code's cell, which `levels` need not be: see `Truncation`."""
         return self.cells(codes).centre
 
@@ -164,12 +187,12 @@ class Uniform:
 
 @final
 @dataclass(frozen=True)
-class MidRise(Uniform):
+class MidRise(_Uniform):
     """Uniform, zero is an edge: q = step (floor(s / step) + 1/2), as in the paper.
 
     Examples
     --------
-    >>> paper = MidRise(bits=5)
+    >>> paper = MidRise(bits=5, full_scale=True)
     >>> paper.step
     0.0625
     >>> paper.quantize([-1.0, -0.01, 0.0, 1.0])
@@ -185,14 +208,14 @@ class MidRise(Uniform):
 
 @final
 @dataclass(frozen=True)
-class MidTread(Uniform):
+class MidTread(_Uniform):
     """Uniform, zero is a level: q = step floor(s / step + 1/2), as in signed PCM.
 
     Within full scale its lowest cell is half a step wide and its highest one and a half.
 
     Examples
     --------
-    >>> pcm = MidTread(bits=8, full_scale=False)
+    >>> pcm = MidTread(bits=8)
     >>> pcm.quantize([0.001, 0.5, 1.0])
     array([0.       , 0.5      , 0.9921875])
     >>> pcm.cells(pcm.encode(1.0)).hi
@@ -205,93 +228,17 @@ class MidTread(Uniform):
 
 @final
 @dataclass(frozen=True)
-class Truncation(Uniform):
+class Truncation(_Uniform):
     """Uniform, rounded down: q = step floor(s / step), as in converters that drop bits.
 
-    The level is the lower edge of the cell, so `decode`, which gives centres, lies half a step above.
+    The level is the lower edge of the cell, so that `centres` lie half a step above.
 
     Examples
     --------
     >>> dropped = Truncation(bits=4)
-    >>> dropped.quantize([0.2, -0.01]), dropped.decode(dropped.encode([0.2, -0.01]))
+    >>> dropped.quantize([0.2, -0.01]), dropped.centres(dropped.encode([0.2, -0.01]))
     (array([ 0.125, -0.125]), array([ 0.1875, -0.0625]))
     """
 
     _edge: ClassVar[float] = 0.0
     _level: ClassVar[float] = 0.0
-
-
-@final
-@dataclass(frozen=True)
-class Clipping:
-    """Cut off at a threshold: samples below it are known, the others only to reach it.
-
-    The codes are the clipped samples themselves. Where they are quantized too, combine the cells:
-    `quantizer.cells(codes).opened(clipped_below, clipped_above)`.
-
-    Examples
-    --------
-    >>> cells = Clipping(0.5).cells([0.2, 0.5, -0.5])
-    >>> cells.lo, cells.hi
-    (array([ 0.2,  0.5, -inf]), array([ 0.2,  inf, -0.5]))
-    """
-
-    threshold: float
-
-    def __post_init__(self) -> None:
-        if not 0 < self.threshold < math.inf:
-            raise ValueError(f"the threshold needs a positive finite number, got {self.threshold}")
-
-    def encode(self, samples: ArrayLike) -> Codes:
-        """Return the clipped samples."""
-        return np.clip(numbers(samples), -self.threshold, self.threshold)
-
-    def cells(self, codes: ArrayLike) -> Cells:
-        """Return a point for each sample below the threshold, a half-line for the others."""
-        codes = self.encode(codes)
-        return Cells(codes, codes).opened(codes <= -self.threshold, codes >= self.threshold)
-
-    def decode(self, codes: ArrayLike) -> FloatArray:
-        """Return the clipped samples."""
-        return self.cells(codes).centre
-
-    def quantize(self, samples: ArrayLike) -> FloatArray:
-        """Return the clipped samples."""
-        return self.encode(samples)
-
-
-@final
-@dataclass(frozen=True)
-class Gaps:
-    """Missing samples: NaN marks them, and anything may have been there.
-
-    Where the others are quantized too, combine: `quantizer.cells(codes).opened(missing, missing)`.
-
-    Examples
-    --------
-    >>> cells = Gaps().cells([0.25, np.nan])
-    >>> cells.lo, cells.hi
-    (array([0.25, -inf]), array([0.25,  inf]))
-    """
-
-    def encode(self, samples: ArrayLike) -> Codes:
-        """Return the samples, NaN where they are missing."""
-        array = np.asarray(samples, dtype=np.float64)
-        if np.isinf(array).any():
-            raise ValueError("a sample is infinite; mark missing samples with NaN")
-        return array
-
-    def cells(self, codes: ArrayLike) -> Cells:
-        """Return a point for each sample that is there, the whole line for the others."""
-        codes = self.encode(codes)
-        missing = np.isnan(codes)
-        known = np.where(missing, 0.0, codes)
-        return Cells(known, known).opened(missing, missing)
-
-    def decode(self, codes: ArrayLike) -> FloatArray:
-        """Return the samples, 0 where they are missing."""
-        return self.cells(codes).centre
-
-    def quantize(self, samples: ArrayLike) -> FloatArray:
-        """Return the samples, 0 where they are missing."""
-        return self.decode(self.encode(samples))
