@@ -45,7 +45,7 @@ def test_every_sample_lies_in_its_cell_or_is_refused_beyond_full_scale(quantizer
     low, high = full_scale_of(quantizer)
     samples = (low + high) / 2 + np.array(unit_samples) * (high - low) / 2
     if quantizer.full_scale and ((samples < low) | (samples > high)).any():
-        with pytest.raises(ValueError, match="beyond full scale.*; turn it down or pass full_scale=False"):
+        with pytest.raises(ValueError, match=r"beyond full scale.*; turn it down or pass full_scale=False"):
             quantizer.encode(samples)
     else:
         assert quantizer.cells(quantizer.encode(samples)).violation(samples) == 0.0

@@ -1,27 +1,30 @@
 """Detection: which quantizer made these samples, told from the values that occur, or a refusal.
 
-The values of a quantized signal lie on few levels. Three questions are asked of them, in this order:
-are they all decoder outputs of G.711; are they multiples of one step on the grid of 8-, 16- or 24-bit
-PCM; do they fit a straight line over whole numbers, up to the rounding of how they were stored (16-bit
-codes, float32, float64)? The confidence is one minus the chance that values without such a step pass the
+The values of a quantized signal lie on few levels. They are asked whether they are multiples of one step
+on the grid of 8-, 16- or 24-bit PCM, or fit a straight line over whole numbers, up to the rounding of how
+they were stored (16-bit codes, float32, float64); then, whether they are the outputs of G.711 rather than
+of a uniform quantizer, whatever gain and offset were applied since (`evidence` looks that up, and at how
+often the values occur). The confidence is one minus the chance that values without such a step pass the
 same test, so it grows with the number of different values and with the step's distance from the rounding.
 
 What levels cannot tell is where the edges lie between them: half-way is assumed, as for converters that
 round. For one that truncates, whose samples average half a step too low, make a `Truncation` with the
-step that was found.
+step that was found. Dither, fades and mixing after the quantizer defeat the method: what they leave is the
+grid that the result was stored on, and only where they leave holes in the histogram is this noticed.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pdrn.audio.cells import Cells
+from pdrn.audio.evidence import companding_of, flaw
 from pdrn.audio.g711 import ALaw, MuLaw
-from pdrn.audio.quantizers import MidRise, MidTread
+from pdrn.audio.quantizers import MidRise, MidTread, numbers
 
 LEAST_CONFIDENCE = 0.99
 
@@ -47,16 +50,20 @@ class Detection:
     kind : str
         "mid-tread" (zero is a level), "mid-rise" (zero is an edge), "shifted" (neither), "mu-law" or "A-law".
     quantizer : MidTread, MidRise, MuLaw or ALaw
-        With `step` and `offset` where they exist.
+        With `step` and `offset` where they exist, and as many bits as the samples need.
     effective_bits : int
         Bits that number all levels from the lowest to the highest that occur; 8 for G.711.
     confidence : float
         One minus the chance that samples without this structure look like it.
     slack : float
         How far the levels may be from their true places, since storing rounded them.
-    saturated : tuple of int
-        The outermost codes that occur: their samples may have been cut off there, whatever the gain was
-        since, so their cells are open-ended. None where full scale is known, or the quantizer says it all.
+    outermost : tuple of int
+        The lowest and highest code that occur. Their samples may have been cut off there, whatever the gain
+        was since, so their cells are open-ended unless `full_scale`. (For G.711 the quantizer says it all.)
+    full_scale : bool
+        Whether the signal is known not to have been cut off.
+    gain, shift : float
+        What was done to G.711's outputs: the samples are shift + gain * level.
     """
 
     kind: str
@@ -64,15 +71,36 @@ class Detection:
     effective_bits: int
     confidence: float
     slack: float
-    saturated: tuple[int, int] | None
+    outermost: tuple[int, int]
+    full_scale: bool
+    gain: float = 1.0
+    shift: float = 0.0
 
     def cells(self, samples: ArrayLike) -> Cells:
-        """Return the cells of samples that show this quantizer's levels, widened by the slack."""
-        codes = self.quantizer.codes_of(samples)
-        cells = self.quantizer.cells(codes)
-        if self.saturated:
-            cells = cells.opened(codes <= self.saturated[0], codes >= self.saturated[1])
+        """Return the cells of samples that show this quantizer's levels, widened by the slack.
+
+        They may reach beyond those that it was detected from: a recording's start serves for the rest.
+        """
+        if isinstance(self.quantizer, MuLaw | ALaw):
+            cells = self._cells_of_g711(self.quantizer, numbers(samples))
+        else:
+            boundless = replace(self.quantizer, bits=32)
+            codes = boundless.codes_of(samples)
+            cells = boundless.cells(codes)
+            if not self.full_scale:
+                cells = cells.opened(codes <= self.outermost[0], codes >= self.outermost[1])
+            elif self.kind != "mid-rise":  # full scale may be half a step above the highest level's cell
+                top = (codes >= self.outermost[1]) * self.quantizer.step / 2
+                cells = Cells(cells.lo, cells.hi + top)
         return Cells(cells.lo - self.slack, cells.hi + self.slack)
+
+    def _cells_of_g711(self, law: MuLaw | ALaw, samples: Values) -> Cells:
+        codes = replace(law, full_scale=False).encode((samples - self.shift) / self.gain)
+        off_grid = np.abs(samples - self.shift - self.gain * law.levels(codes)) > self.slack
+        if off_grid.any():
+            raise ValueError(f"{samples[off_grid][0]} is no level of {self.kind}; detect this part apart")
+        cells = law.cells(codes)
+        return Cells(self.shift + self.gain * cells.lo, self.shift + self.gain * cells.hi)
 
 
 def detect(samples: ArrayLike, full_scale: bool = False) -> Detection:
@@ -80,15 +108,15 @@ def detect(samples: ArrayLike, full_scale: bool = False) -> Detection:
 
     Parameters
     ----------
-    samples : array_like
-        Of any shape; only the values that occur matter.
+    samples : array_like, shape (frames,) or (channels, frames)
+        Channels are looked at one by one and have to agree.
     full_scale : bool
-        Whether the signal is known not to have been cut off: see `quantizers.Uniform`.
+        Whether the signal is known not to have been cut off: the outermost cells are then bounded.
 
     Raises
     ------
     Undetected
-        If the samples are not quantized, silent, or too few to be sure.
+        If the samples are not quantized, silent, too few to be sure, or their channels differ.
 
     Examples
     --------
@@ -96,30 +124,90 @@ def detect(samples: ArrayLike, full_scale: bool = False) -> Detection:
     >>> found.kind, found.effective_bits, round(found.quantizer.step / 0.7, 6)
     ('shifted', 5, 0.0625)
     """
-    values = np.unique(np.asarray(samples, dtype=np.float64))
+    array = np.asarray(samples, dtype=np.float64)
+    if array.ndim not in (1, 2):
+        raise Undetected(f"need (frames,) or (channels, frames), got shape {array.shape}; reshape it")
+    if array.ndim == 1 or len(array) == 1:
+        return _detect_channel(array.ravel(), full_scale)
+    channels = []
+    for index, channel in enumerate(array):
+        try:
+            channels.append(_detect_channel(channel, full_scale))
+        except Undetected as reason:
+            raise Undetected(f"channel {index}: {reason}") from reason
+    try:
+        together = _detect_channel(array.ravel(), full_scale)
+    except Undetected:
+        together = None
+    if together is None or not all(_agree(found, together) for found in channels):
+        raise Undetected("the channels were quantized in different ways; detect them apart")
+    return together
+
+
+def _agree(channel: Detection, together: Detection) -> bool:
+    """Tell whether the channel's step is that of all: a finer one of all would be half of it or less."""
+    if isinstance(channel.quantizer, MuLaw | ALaw) or isinstance(together.quantizer, MuLaw | ALaw):
+        return (channel.kind, channel.quantizer) == (together.kind, together.quantizer)
+    return channel.kind == together.kind and channel.quantizer.step < 1.5 * together.quantizer.step
+
+
+def _detect_channel(samples: Values, full_scale: bool) -> Detection:
+    values, counts = np.unique(samples, return_counts=True)
     if not np.isfinite(values).all():
         raise Undetected("a sample is NaN or infinite; repair the input first")
     if len(values) < 3:
         raise Undetected(
             f"the samples have {len(values)} different values, which fit any step; name the quantizer"
         )
+    largest = float(np.abs(values).max())
+    if not 1e-30 < largest < 1e30:
+        raise Undetected(f"a peak of {largest:.3g} is no sound's; scale the samples to about 1")
     for bits in _STORED_BITS:
         codes = values * 2.0 ** (bits - 1)
-        if (codes == np.rint(codes)).all():
-            return _detect_stored(values, codes.astype(np.int64), bits, full_scale)
+        if largest <= 1 << 16 and (codes == np.rint(codes)).all():
+            grid = _stored_grid(values, codes.astype(np.int64), bits)
+            return _judge(grid, values, counts, full_scale)
     if len(values) > _MOST_LEVELS:
         raise Undetected(
             f"the samples have {len(values)} different values and no step; they are not quantized"
         )
     exact_in_float32 = (values == values.astype(np.float32)).all()
-    rounding = np.abs(values).max() * 2.0 ** (-23 if exact_in_float32 else -47)
-    found = _fit(values, float(rounding), full_scale)
+    found = _fit(values, largest * 2.0 ** (-23 if exact_in_float32 else -47))
     if found is None:
         raise Undetected("the values have no common step; they are not quantized, or were changed since")
-    return _sure(found)
+    return _judge(found, values, counts, full_scale)
 
 
-def _sure(found: Detection) -> Detection:
+@dataclass(frozen=True)
+class _Grid:
+    """Levels `level` + step * whole number, the samples off by `tolerance` and stored with `rounding`."""
+
+    step: float
+    level: float
+    tolerance: float
+    rounding: float
+    doubt: float
+
+
+def _judge(grid: _Grid, values: Values, counts: NDArray[np.intp], full_scale: bool) -> Detection:
+    """Tell what made the samples whose values lie on this grid."""
+    places = np.rint((values - grid.level) / grid.step).astype(np.int64)
+    law, levels, doubt = companding_of(places, full_scale)
+    if law is not None:
+        centred = levels - levels.mean()
+        gain = float(centred @ values / (centred @ centred))
+        shift = float(values.mean() - gain * levels.mean())
+        if (np.abs(values - levels) <= grid.tolerance).all():
+            gain, shift = 1.0, 0.0
+        slack = 2 * float(np.abs(values - shift - gain * levels).max()) + grid.rounding
+        kind = "mu-law" if isinstance(law, MuLaw) else "A-law"
+        outermost = int(law.encode(levels[0])), int(law.encode(levels[-1]))
+        found = Detection(kind, law, 8, 1 - doubt, slack, outermost, full_scale, gain, shift)
+    else:
+        reason = flaw(places, counts)
+        if reason:
+            raise Undetected(f"{reason}; name the quantizer")
+        found = _describe(grid, values, full_scale)
     if found.confidence < LEAST_CONFIDENCE:
         raise Undetected(
             f"the best guess, {found.kind} with {found.effective_bits} bits, has a confidence of only "
@@ -128,40 +216,27 @@ def _sure(found: Detection) -> Detection:
     return found
 
 
-def _detect_stored(values: Values, codes: NDArray[np.int64], bits: int, full_scale: bool) -> Detection:
-    """Tell the quantizer of samples that lie on the grid of PCM."""
-    factor = int(np.gcd.reduce(np.diff(codes)))
+def _stored_grid(values: Values, codes: NDArray[np.int64], bits: int) -> _Grid:
+    """Tell the grid of samples that lie on the grid of PCM."""
+    distances = np.diff(codes)
+    factor = int(np.gcd.reduce(distances))
     lsb = 2.0 ** (1 - bits)
-    if bits == 16:
-        for kind, law in (("mu-law", MuLaw(full_scale, signed_zero=False)), ("A-law", ALaw(full_scale))):
-            doubt = _doubt_about(law, values, factor * lsb)
-            if doubt < 0.5:
-                return _sure(Detection(kind, law, 8, 1 - doubt, 0.0, None))
     if factor > 1:
         aligned = codes[0] % factor in (0, factor / 2)
         doubt = float(factor) ** (2 - len(codes)) * (2 / factor if aligned else 1.0)
-        return _sure(_describe(factor * lsb, float(values[0]), values, 0.0, lsb / 2, 1 - doubt, full_scale))
-    if np.diff(codes).min() == 1:
-        return _describe(lsb, float(values[0]), values, 0.0, 0.0, 1.0, full_scale)
-    found = _fit(values, lsb / 2, full_scale)
+        return _Grid(factor * lsb, float(values[0]), 0.0, lsb / 2, doubt)
+    if distances.min() == 1:
+        neighbours = int(np.count_nonzero(distances == 1))  # each speaks against any coarser step
+        return _Grid(lsb, float(values[0]), 0.0, 0.0, 2.0**-neighbours)
+    found = _fit(values, lsb / 2)
     if found is None:
         raise Undetected(
             f"the {bits}-bit codes are never neighbours but have no common step; name the quantizer"
         )
-    return _sure(found)
+    return found
 
 
-def _doubt_about(law: MuLaw | ALaw, values: Values, step: float) -> float:
-    """Return the chance that values on a uniform grid all are outputs of the law, 1 if they are not."""
-    codes = law.encode(values)
-    if (law.levels(codes) != values).any():
-        return 1.0
-    widths = 2 * law.cells(codes).radius
-    finite = widths[np.isfinite(widths)]
-    return float(np.prod(np.minimum(step / finite, 1.0)))
-
-
-def _fit(values: Values, rounding: float, full_scale: bool) -> Detection | None:
+def _fit(values: Values, rounding: float) -> _Grid | None:
     """Fit value = level_0 + step * whole number, each value off by `rounding` at most."""
     differences = np.diff(values)
     ordered = np.sort(differences)
@@ -178,7 +253,7 @@ def _fit(values: Values, rounding: float, full_scale: bool) -> Detection | None:
         error = np.abs(values - first - step * numbers).max()
         if error <= 2 * rounding:
             doubt = min(_MOST_SKIPPED * (4 * rounding / step) ** (len(values) - 2), 1.0)
-            return _describe(step, first, values, 2 * rounding, rounding, 1 - doubt, full_scale)
+            return _Grid(step, first, 2 * rounding, rounding, doubt)
     return None
 
 
@@ -193,26 +268,19 @@ def _refined_step(ordered: Values, step: float) -> float:
         reach = max(2 * reach, ordered[len(within)])
 
 
-def _describe(
-    step: float,
-    level: float,
-    values: Values,
-    tolerance: float,
-    rounding: float,
-    confidence: float,
-    full_scale: bool,
-) -> Detection:
-    """Name the grid with this step through this level, snapped to usual places that explain it as well."""
+def _describe(grid: _Grid, values: Values, full_scale: bool) -> Detection:
+    """Name the grid, snapped to usual places that explain the values as well."""
+    step, tolerance = grid.step, grid.tolerance
     span = (values[-1] - values[0]) / step
     exponent = round(math.log2(step))
     if abs(2.0**exponent - step) * span <= tolerance:
         step = 2.0**exponent
-    phase = (level / step) % 1.0
+    phase = (grid.level / step) % 1.0
     tolerance += 1e-9 * step
     on_tread, on_rise = min(phase, 1 - phase) * step <= tolerance, abs(phase - 0.5) * step <= tolerance
     kind = "mid-tread" if on_tread else "mid-rise" if on_rise else "shifted"
     quantizer_type = MidTread if on_tread else MidRise
-    offset = 0.0 if on_tread or on_rise else level + step * (round(span / 2) - 0.5)
+    offset = 0.0 if on_tread or on_rise else grid.level + step * (round(span / 2) - 0.5)
     codes = np.rint((values - offset) / step - (0.0 if on_tread else 0.5))
     reach = max(-codes[0], codes[-1] + 1)
     bits = max(math.ceil(math.log2(reach)) + 1, 1)
@@ -220,14 +288,15 @@ def _describe(
         bits = max(bits, 1 - exponent)  # full scale is 1 unless the samples reach beyond
     if bits > 32:
         raise Undetected(f"the samples lie {reach:.0f} steps from zero; remove their offset first")
-    quantizer = quantizer_type(bits, step, offset, full_scale)
+    quantizer = quantizer_type(bits, step, offset)
     error = np.abs(quantizer.levels(codes.astype(np.int64)) - values).max()
     rounded = tolerance > 1e-9 * step or step != 2.0**exponent or kind == "shifted"
     return Detection(
         kind,
         quantizer,
         effective_bits=max(math.ceil(math.log2(codes[-1] - codes[0] + 1)), 1),
-        confidence=confidence,
-        slack=float(error) + (rounding if rounded else 0.0),
-        saturated=None if full_scale else (int(codes[0]), int(codes[-1])),
+        confidence=1 - grid.doubt,
+        slack=float(error) + (grid.rounding if rounded else 0.0),
+        outermost=(int(codes[0]), int(codes[-1])),
+        full_scale=full_scale,
     )

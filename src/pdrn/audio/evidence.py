@@ -1,0 +1,94 @@
+"""Evidence: what the levels that occur, and how often, say for or against a uniform quantizer.
+
+Levels are given by whole numbers, their places on the finest grid that holds them all.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdrn.audio.g711 import ALaw, MuLaw
+
+Places = NDArray[np.int64]
+Counts = NDArray[np.intp]
+
+_NEARLY_ALL = 0.999
+_PRIMES = (2, 3, 5, 7, 11, 13)
+_DENSE = 30  # a level that a dense part of the histogram reaches this often is not missed by chance
+_MOST_HOLES = 0.02
+_MOST_ROUGHNESS = 0.25
+_STRETCHES = (1, 2, 4, 8)
+
+
+def companding_of(places: Places, full_scale: bool) -> tuple[MuLaw | ALaw | None, NDArray[np.float64], float]:
+    """Find the G.711 outputs that these places are, after any gain and shift.
+
+    Returns
+    -------
+    law : MuLaw, ALaw or None
+    levels : array
+        The law's output for each place.
+    doubt : float
+        The chance that places on a uniform grid all are such outputs.
+    """
+    codes = np.arange(256)
+    best: tuple[MuLaw | ALaw | None, NDArray[np.float64], float] = (None, np.empty(0), 0.5)
+    for law, unit in (
+        (MuLaw(full_scale, any_encoder=True), 8192),
+        (ALaw(full_scale, any_encoder=True), 4096),
+    ):
+        outputs, first = np.unique(np.rint(law.levels(codes) * unit).astype(np.int64), return_index=True)
+        widths = 2 * type(law)().cells(codes[first]).radius * unit
+        width_at = np.zeros(outputs[-1] - outputs[0] + 1)
+        width_at[outputs - outputs[0]] = np.minimum(widths, unit)
+        for stretch in _STRETCHES:
+            wanted = stretch * (places - places[0])
+            starts = outputs[outputs + wanted[-1] <= outputs[-1]] - outputs[0]
+            if len(places) > len(outputs) or not len(starts):
+                continue
+            found = width_at[starts[:, None] + wanted]
+            matches = np.flatnonzero((found > 0).all(axis=1))
+            if len(matches) != 1:  # several: a stretch where the law is uniform
+                continue
+            chances = np.minimum(stretch / found[matches[0]], 1.0)
+            doubt = float(np.prod(chances)) * len(outputs) * len(_STRETCHES)
+            if doubt < best[2]:
+                levels = (starts[matches[0]] + wanted + outputs[0]) / unit
+                best = (law, levels, doubt)
+    return best
+
+
+def flaw(places: Places, counts: Counts) -> str | None:
+    """Return what speaks against a uniform quantizer with these levels, None if nothing does.
+
+    The level that occurs most often is left out: silence says nothing.
+    """
+    others = np.arange(len(places)) != counts.argmax()
+    from_mode = places[others] - places[counts.argmax()]
+    rest = counts[others]
+    for prime in _PRIMES:
+        share = rest[from_mode % prime == 0].sum() / rest.sum()
+        if _NEARLY_ALL <= share < 1:
+            return f"all but {1 - share:.2%} of the samples have {prime} times the step of the others"
+    # The middle half of the samples, level by level.
+    reached = rest.cumsum() / rest.sum()
+    low, high = from_mode[np.searchsorted(reached, [0.25, 0.75])]
+    if high - low < 8 or rest.sum() < _DENSE * 8:
+        return None
+    middle = np.zeros(high - low + 1)
+    inside = (low <= from_mode) & (from_mode <= high)
+    middle[from_mode[inside] - low] = rest[inside]
+    if low <= 0 <= high:
+        middle = np.delete(middle, -low)
+    around = np.minimum(np.maximum.accumulate(middle), np.maximum.accumulate(middle[::-1])[::-1])
+    holes = np.mean((around >= _DENSE) & (middle < around / 10))
+    if holes > _MOST_HOLES:
+        return (
+            f"{holes:.0%} of the most used levels are hardly used, as after a change of gain or a fade"
+        )
+    often = np.log(middle[1:-1] + 1) - np.log((middle[:-2] + 1) * (middle[2:] + 1)) / 2
+    often = np.abs(often[middle[1:-1] >= 3 * _DENSE])
+    if len(often) >= 20 and np.median(often) > _MOST_ROUGHNESS:
+        return "neighbouring levels are not used equally often, as after a change of gain or mixing"
+    return None
