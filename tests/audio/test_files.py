@@ -2,6 +2,7 @@ import io
 import os
 import struct
 import threading
+import time
 import tracemalloc
 
 import numpy as np
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 
 from pdrn.audio.files import AudioError, Sound, blocks, info, read, resample
 from pdrn.audio.frames import cut
+from pdrn.audio.quantizers import Truncation
+from pdrn.audio.sample import speech
 from pdrn.audio.writing import writer
 
 GENERATOR = np.random.default_rng(0)
@@ -72,8 +75,76 @@ def test_g711_bytes_become_their_own_cells_and_not_those_of_16_bit(encoding, sub
     assert sound.subtype == subtype
     expected = np.where((stored_bytes == 0x7F) & (subtype == "ULAW"), 0xFF, stored_bytes)
     np.testing.assert_array_equal(sound.codes, expected)
-    assert sound.cells().radius.min() == (1 / 8192 if subtype == "ULAW" else 1 / 4096)
+    assert sound.cells().radius.min() == (1.5 / 8192 if subtype == "ULAW" else 2 / 4096)
     assert sound.cells().violation(sound.samples) == 0.0
+
+
+@pytest.mark.parametrize(("format", "subtype"), [("WAV", "ULAW"), ("AU", "ALAW"), ("AIFF", "ULAW")])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_cells_of_g711_files_hold_what_libsndfile_was_given(format, subtype, dtype):
+    truth = speech()[0][:100000].astype(dtype)
+    for gain in (1, 0.01):
+        sound = from_bytes(stored(dtype(gain) * truth, format, subtype))
+        assert sound.cells().violation(dtype(gain) * truth) == 0.0
+
+
+@pytest.mark.parametrize(("subtype", "bits"), [("PCM_U8", 8), ("PCM_16", 16), ("PCM_24", 24)])
+def test_pcm_that_was_truncated_has_cells_above_its_codes(subtype, bits):
+    truth = STEREO[:, 0] * 0.9
+    codes = np.floor(truth * 2 ** (bits - 1)).astype(np.int64)
+    sound = from_bytes(stored((codes << (32 - bits)).astype(np.int32), "WAV", subtype))
+    assert sound.cells(Truncation).violation(truth) == 0.0
+    assert sound.cells().violation(truth) > 0.0
+    with pytest.raises(AudioError, match="ULAW is not made by truncation"):
+        from_bytes(stored(truth, "WAV", "ULAW")).cells(Truncation)
+
+
+def test_blocks_of_many_channels_are_as_long_as_asked():
+    content = stored(np.zeros((70000, 32)), "WAV", "PCM_U8")
+    assert [block.samples.shape for block in blocks(io.BytesIO(content))] == [(32, 65536), (32, 4464)]
+
+
+def ogg_pages(content):
+    starts = [at for at in range(len(content)) if content.startswith(b"OggS", at)]
+    return [content[a:b] for a, b in zip(starts, [*starts[1:], len(content)], strict=True)]
+
+
+def test_an_ogg_file_without_one_of_its_pages_is_refused():
+    pages = ogg_pages(stored(np.tile(STEREO / 2, (10, 1)), "OGG", "VORBIS"))
+    assert from_bytes(b"".join(pages)).samples.shape == (2, 30000)
+    for lost in range(len(pages) - 1):
+        with pytest.raises(AudioError, match=f"is damaged, page {lost} is missing; get it again"):
+            from_bytes(b"".join(pages[:lost] + pages[lost + 1 :]))
+    with pytest.raises(AudioError, match="is damaged, there is no page at byte"):
+        from_bytes(b"".join([*pages[:2], b"junk", *pages[2:]]))
+
+
+@pytest.mark.parametrize("filling", [b"\0" * 8, b"junk\0\0\0\0"])
+@pytest.mark.parametrize("start", [b"RIFF", b"RIFX", b"FORM"])
+def test_endless_empty_chunks_are_refused_at_once(start, filling):
+    content = start + b"\0\0\0\1WAVE" + filling * 2_000_000
+    began = time.process_time()
+    with pytest.raises(AudioError, match=r"is damaged, there are (zeros|no samples)"):
+        from_bytes(content)
+    assert time.process_time() - began < 1
+
+
+def test_junk_without_end_is_refused_at_once():
+    with open("/dev/zero", "rb") as stream, pytest.raises(AudioError, match="is no WAV"):
+        read(stream)
+
+
+def test_a_stream_that_fails_or_is_closed_gets_one_clear_error():
+    class Failing(io.RawIOBase):
+        def read(self, size=-1):
+            raise OSError(5, "Input/output error")
+
+    with pytest.raises(AudioError, match="cannot be copied to a temporary file: Input/output error"):
+        read(Failing())
+    closed = io.BytesIO()
+    closed.close()
+    with pytest.raises(AudioError, match=r"cannot be copied .*closed file"):
+        read(closed)
 
 
 @pytest.mark.parametrize("subtype", ["FLOAT", "DOUBLE"])
@@ -99,7 +170,7 @@ def test_every_format_keeps_channels_length_and_rate(format, subtype):
 @pytest.mark.parametrize("kept", [0.02, 0.5, 0.9])
 def test_a_cut_file_is_refused(format, subtype, kept):
     content = stored(STEREO / 2, format, subtype)
-    with pytest.raises(AudioError, match=r"cut off|cannot be read|no WAV"):
+    with pytest.raises(AudioError, match=r"cut off|cannot be read|no WAV|damaged"):
         from_bytes(content[: int(len(content) * kept)])
 
 
@@ -213,6 +284,8 @@ def test_absurd_channel_counts_are_refused(channels):
 def test_missing_files_and_folders_are_named(tmp_path):
     with pytest.raises(AudioError, match=r"absent\.wav cannot be opened: No such file"):
         read(tmp_path / "absent.wav")
+    with pytest.raises(AudioError, match="cannot be opened: embedded null byte"):
+        read("a\0.wav")
     with pytest.raises(AudioError, match="cannot be opened: Is a directory"):
         read(str(tmp_path))
 

@@ -24,7 +24,7 @@ quantizers = st.one_of(
         st.booleans(),
     ),
     st.builds(MidRise, st.integers(2, 16), st.floats(1e-7, 1e-4), st.floats(-0.1, 0.1)),
-    st.builds(MuLaw, st.booleans()),
+    st.builds(MuLaw),
     st.builds(ALaw, st.booleans()),
 )
 
@@ -36,20 +36,52 @@ def test_what_is_written_stays_in_the_cells_or_is_refused(quantizer, seed, subty
     truth = generator.uniform(-1, 1, 200)
     cells = quantizer.cells(quantizer.encode(truth))
     target = tmp_path_factory.getbasetemp() / "settled.wav"
-    restored = cells.project(truth + generator.normal(0, 0.1, 200))
+    restored = cells.project(np.clip(truth + generator.normal(0, 0.1, 200), -1, 1))
     try:
         write(target, restored, RATE, cells, subtype=subtype, overwrite=True)
     except AudioError as refusal:
         assert "cells hold no" in str(refusal)  # noqa: PT017 (either is right)
+        finest = {"PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32, "FLOAT": 24}[subtype]
+        assert np.min(2 * cells.radius) < 2.0 ** (2 - finest)
         return
-    assert cells.violation(read(target).samples) == 0.0
+    written = read(target).samples
+    assert cells.violation(written) == 0.0
+    if subtype.startswith("PCM"):
+        np.testing.assert_array_equal(quantizer.cells(quantizer.encode(written)).lo, cells.lo)
 
 
-def test_16_bit_output_of_16_bit_cells_is_what_was_observed():
-    quantizer = MidTread(16)
-    observed = quantizer.quantize(np.linspace(-1, 1, 999))
-    cells = quantizer.cells(quantizer.codes_of(observed))
-    np.testing.assert_array_equal(settle(cells.hi - 1e-9, cells, "PCM_16"), observed)
+@pytest.mark.parametrize("quantizer", [MidTread(16), MidTread(15), MidRise(16), MidRise(15), Truncation(16)])
+@pytest.mark.parametrize("place", [0.0, 0.5, 1.0])
+def test_16_bit_output_of_16_bit_cells_has_the_same_codes(quantizer, place):
+    codes = quantizer.encode(np.linspace(-0.9, 0.9, 999))
+    cells = quantizer.cells(codes)
+    restored = cells.project(cells.lo + place * (cells.hi - cells.lo))
+    np.testing.assert_array_equal(quantizer.encode(settle(restored, cells, "PCM_16")), codes)
+
+
+def test_a_cell_that_is_one_point_keeps_it():
+    assert settle([0.3], Cells([0.5], [0.5]), "PCM_16").tolist() == [0.5]
+
+
+def test_a_cell_that_only_ends_on_the_grid_is_refused():
+    with pytest.raises(AudioError, match="1 of 1 cells hold no PCM_16 value"):
+        settle([0.5], Cells([0.5 - 1e-6], [0.5]), "PCM_16")
+
+
+def test_peaks_beyond_full_scale_are_refused_and_not_flattened():
+    cells = Cells([0.9], [np.inf])
+    with pytest.raises(AudioError, match=r"a sample of 1\.3 is beyond full scale; write FLOAT"):
+        settle([1.3], cells, "PCM_24")
+    assert settle([1.3], cells, "DOUBLE").tolist() == [1.3]
+    assert settle([1.3], Cells([0.9], [1.0]), "PCM_16").tolist() == [32767 / 32768]
+
+
+@pytest.mark.parametrize("shape", [(1,), (3,), (2, 2), ()])
+def test_cells_of_another_shape_are_refused(tmp_path, shape):
+    cells = Cells(np.zeros(shape), np.ones(shape))
+    with pytest.raises(AudioError, match=r"samples of shape \(2,\) do not match cells of shape"):
+        write(tmp_path / "a.wav", [0.5, 0.5], RATE, cells)
+    assert os.listdir(tmp_path) == []
 
 
 def test_an_output_too_coarse_for_the_cells_is_refused():
@@ -92,9 +124,14 @@ def test_what_is_no_number_is_not_written(value, tmp_path):
         ("a.snd", "PCM_16"),
     ],
 )
-@pytest.mark.parametrize("channels", [1, 2, 5])
-def test_every_output_holds_exactly_the_settled_samples(tmp_path, name, subtype, channels):
-    samples = np.random.default_rng(0).uniform(-1, 1, (channels, 300))
+@pytest.mark.parametrize("channels", [1, 2, 3, 5])
+@pytest.mark.parametrize("frames", [1, 300, 301])
+def test_every_output_holds_exactly_the_settled_samples(tmp_path, name, subtype, channels, frames):
+    samples = np.random.default_rng(0).uniform(-1, 1, (channels, frames))
+    if (subtype, channels, frames % 2) == ("PCM_S8", 1, 1):
+        with pytest.raises(AudioError, match=r"8-bit AIFF files count samples in pairs .* write WAV"):
+            write(tmp_path / name, samples, RATE, subtype=subtype)
+        return
     write(tmp_path / name, samples, RATE, subtype=subtype)
     sound = read(tmp_path / name)
     np.testing.assert_array_equal(np.atleast_2d(sound.samples), settle(samples, None, subtype))
@@ -198,7 +235,19 @@ def test_standard_input_and_output_are_pipes(tmp_path):
         ("a.mp3", {}, "does not tell a format that can be written"),
         ("a.flac", {"subtype": "FLOAT"}, "no FLAC files of subtype FLOAT"),
         ("a.wav", {"subtype": "ULAW"}, "ULAW output may leave the cells"),
-        ("a.wav", {"sample_rate_hz": 0}, "1 channels at 0 Hz cannot be written"),
+        ("a.wav", {"sample_rate_hz": 0}, "the sample rate needs a whole number from 1 to"),
+        ("a.wav", {"sample_rate_hz": 16000.0}, r"needs a whole number from 1 to \d+, got 16000\.0"),
+        ("a.flac", {"sample_rate_hz": 2_000_000}, "FLAC files have no sample rate of 2000000 Hz"),
+        ("a.flac", {"sample_rate_hz": 65536}, "FLAC files have no sample rate of 65536 Hz.*; write WAV"),
+        ("a.flac", {"samples": np.zeros((9, 10))}, "FLAC files have 8 channels at most, got 9; write WAV"),
+        ("a.wav", {"samples": np.zeros((16000, 2))}, r"need \(channels, frames\), got shape \(16000, 2\)"),
+        ("a.wav", {"samples": np.zeros((1025, 2000))}, "number of channels needs .* to 1024, got 1025"),
+        ("a.wav", {"samples": 0.5}, r"need 1 channels, got samples of shape \(\)"),
+        ("a.wav", {"samples": np.zeros((2, 2, 2))}, "need 1 channels, got samples of shape"),
+        ("a.wav", {"samples": [0.5j]}, "samples need real numbers, got complex128"),
+        ("a.wav", {"samples": ["0.5"]}, "samples need real numbers, got <U3"),
+        ("a" * 300 + ".wav", {}, "cannot be written: File name too long; choose another place"),
+        ("a\0.wav", {}, "cannot be written: embedded null byte"),
         ("absent/a.wav", {}, "cannot be written: No such file"),
         (".", {"format": "WAV"}, "is not a file; name one, or - for standard output"),
     ],
@@ -235,7 +284,135 @@ def test_more_than_4_gb_do_not_fit_into_a_wave(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["a.rf64"]
 
 
-def test_the_file_has_the_permissions_of_any_new_file(tmp_path):
+def test_a_file_has_the_permissions_of_any_new_file_or_of_the_one_it_replaces(tmp_path):
     (tmp_path / "plain").touch()
     write(tmp_path / "a.wav", [0.5], RATE)
     assert (tmp_path / "a.wav").stat().st_mode == (tmp_path / "plain").stat().st_mode
+    (tmp_path / "a.wav").chmod(0o640)
+    write(tmp_path / "a.wav", [0.25], RATE, overwrite=True)
+    assert (tmp_path / "a.wav").stat().st_mode & 0o7777 == 0o640
+    assert sorted(os.listdir(tmp_path)) == ["a.wav", "plain"]
+
+
+@pytest.mark.parametrize("subtype", ["FLOAT", "DOUBLE", "PCM_16"])
+@pytest.mark.parametrize("name", ["a.wav", "a.aiff", "a.rf64"])
+def test_a_file_does_not_tell_the_time(tmp_path, name, subtype):
+    write(tmp_path / name, [0.5, -0.25], RATE, subtype=subtype)
+    content = (tmp_path / name).read_bytes()
+    assert (b"PEAK" in content) == (subtype != "PCM_16" and name != "a.rf64")
+    if b"PEAK" in content:
+        peak = content[content.index(b"PEAK") :]
+        assert (sum(peak[8:12]), peak[12:16]) == (1, bytes(4))  # version and time
+    assert read(tmp_path / name).samples.tolist() == [0.5, -0.25]
+
+
+SAY_ERRORS = (
+    "import sys, numpy\n"
+    "from pdrn.audio.files import AudioError, read\n"
+    "from pdrn.audio.writing import write, writer\n"
+    "try:\n    {}\n"
+    "except AudioError as error: print(error, file=sys.stderr)\n"
+)
+
+
+def said(command, **options):
+    script = SAY_ERRORS.format(command)
+    options = {"capture_output": True, "text": True} | options
+    return subprocess.run([sys.executable, "-c", script], check=True, timeout=60, **options).stderr
+
+
+def test_a_closed_standard_input_or_output_is_named():
+    script = SAY_ERRORS.format("{}")
+    for command, stream in (("read('-')", "<&-"), ("write('-', [0.5], 16000)", ">&-")):
+        done = subprocess.run(
+            ["sh", "-c", f'exec "$0" -c "$1" {stream}', sys.executable, script.format(command)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert " is closed; name a file, or open it\n" in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def test_an_output_that_takes_nothing_is_named():
+    with open("/dev/full", "wb") as full:
+        options = {"stdout": full, "stderr": subprocess.PIPE, "capture_output": False}
+        error = said("write('-', numpy.zeros(99999), 16000)", **options)
+    assert error == "standard output cannot be written: No space left on device; name a file\n"
+
+
+def test_a_reader_that_went_away_is_named():
+    reading, writing = os.pipe()
+    os.close(reading)
+    options = {"stdout": writing, "stderr": subprocess.PIPE, "capture_output": False}
+    error = said("write('-', numpy.zeros(99999), 16000)", **options)
+    os.close(writing)
+    assert error == "standard output cannot be written: Broken pipe; name a file\n"
+
+
+def test_a_killed_process_leaves_nothing(tmp_path):
+    command = f"""
+    with writer({str(tmp_path / "a.wav")!r}, 16000) as put:
+        put(numpy.zeros(99999)); print("written", flush=True); sys.stdin.read()
+"""
+    script = SAY_ERRORS.format(command)
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        process.terminate()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_loop_of_links_is_not_replaced(tmp_path):
+    (tmp_path / "a.wav").symlink_to("b.wav")
+    (tmp_path / "b.wav").symlink_to("a.wav")
+    with pytest.raises(AudioError, match="loop of symbolic links"):
+        write(tmp_path / "a.wav", [0.5], RATE, overwrite=True)
+    assert (tmp_path / "a.wav").is_symlink()
+
+
+def test_a_link_is_followed(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "a.wav").symlink_to("folder/b.wav")
+    write(tmp_path / "a.wav", [0.5], RATE)
+    assert (tmp_path / "a.wav").is_symlink()
+    assert read(tmp_path / "folder" / "b.wav").samples.tolist() == [0.5]
+
+
+@pytest.fixture(params=[True, False], ids=["unnamed", "named"])
+def placing(request, monkeypatch):
+    """With and without files that have no name."""
+    if not request.param:
+        monkeypatch.delattr(os, "O_TMPFILE")
+
+
+@pytest.mark.usefixtures("placing")
+def test_files_appear_whole_or_not_at_all_with_and_without_temporary_names(tmp_path):
+    target = tmp_path / "a.wav"
+    with writer(target, RATE) as put:
+        put([0.5])
+        assert not target.exists()
+    with pytest.raises(AudioError, match="is there already"):
+        write(target, [0.25], RATE)
+    write(target, [0.125], RATE, overwrite=True)
+    assert read(target).samples.tolist() == [0.125]
+    with pytest.raises(AudioError, match="NaN"):
+        write(tmp_path / "b.wav", [np.nan], RATE)
+    assert os.listdir(tmp_path) == ["a.wav"]
+
+
+@pytest.mark.usefixtures("placing")
+def test_a_name_that_is_taken_at_the_last_moment_is_not_overwritten(tmp_path, monkeypatch):
+    target = tmp_path / "a.wav"
+    link = os.link
+
+    def late(*arguments, **options):
+        target.write_text("mine")
+        link(*arguments, **options)
+
+    monkeypatch.setattr(os, "link", late)
+    with pytest.raises(AudioError, match="is there already"):
+        write(target, [0.5], RATE)
+    assert target.read_text() == "mine"
+    assert os.listdir(tmp_path) == ["a.wav"]

@@ -84,9 +84,7 @@ def flaw(places: Places, counts: Counts) -> str | None:
     around = np.minimum(np.maximum.accumulate(middle), np.maximum.accumulate(middle[::-1])[::-1])
     holes = np.mean((around >= _DENSE) & (middle < around / 10))
     if holes > _MOST_HOLES:
-        return (
-            f"{holes:.0%} of the most used levels are hardly used, as after a change of gain or a fade"
-        )
+        return f"{holes:.0%} of the most used levels are hardly used, as after a change of gain or a fade"
     often = np.log(middle[1:-1] + 1) - np.log((middle[:-2] + 1) * (middle[2:] + 1)) / 2
     often = np.abs(often[middle[1:-1] >= 3 * _DENSE])
     if len(often) >= 20 and np.median(often) > _MOST_ROUGHNESS:

@@ -23,9 +23,9 @@ import soxr
 from numpy.typing import NDArray
 
 from pdrn.audio.cells import Cells
-from pdrn.audio.containers import missing_bytes
+from pdrn.audio.containers import fault, is_known
 from pdrn.audio.g711 import ALaw, MuLaw
-from pdrn.audio.quantizers import MidTread
+from pdrn.audio.quantizers import MidTread, Truncation
 
 Source = str | os.PathLike[str] | BinaryIO
 StoredQuantizer = MidTread | MuLaw | ALaw
@@ -78,16 +78,16 @@ class Sound:
 
     @property
     def quantizer(self) -> StoredQuantizer:
-        """The quantizer whose levels the stored codes are: signed PCM is mid-tread.
+        """The quantizer whose levels the stored codes are: signed PCM is mid-tread, G.711 any encoder's.
 
         Its outermost cells are open-ended, since nobody knows whether the recording was cut off there.
         """
         if self.subtype in PCM_BITS:
-            return MidTread(PCM_BITS[self.subtype], full_scale=False)
+            return MidTread(PCM_BITS[self.subtype])
         if self.subtype == "ULAW":
-            return MuLaw(full_scale=False, signed_zero=False)
+            return MuLaw(any_encoder=True)
         if self.subtype == "ALAW":
-            return ALaw(full_scale=False)
+            return ALaw(any_encoder=True)
         raise AudioError(f"{self.subtype} samples have no cells of their own; detect or name the quantizer")
 
     @property
@@ -95,9 +95,21 @@ class Sound:
         """The stored codes: signed numbers of PCM, bytes of G.711 (+0 for mu-law's -0)."""
         return self.quantizer.codes_of(self.samples)
 
-    def cells(self) -> Cells:
-        """Return the cells of the stored codes, of the samples' shape."""
-        return self.quantizer.cells(self.codes)
+    def cells(self, converter: type[MidTread] | type[Truncation] = MidTread) -> Cells:
+        """Return the cells of the stored codes, of the samples' shape.
+
+        Parameters
+        ----------
+        converter : MidTread or Truncation
+            How PCM was made, which a file does not tell. Assumed is rounding to the nearest code; for a
+            converter that dropped bits pass `Truncation`. One that added dither went beyond either.
+        """
+        quantizer = self.quantizer
+        if converter is Truncation:
+            if not isinstance(quantizer, MidTread):
+                raise AudioError(f"{self.subtype} is not made by truncation; leave out the converter")
+            return Truncation(quantizer.bits).cells(self.codes)
+        return quantizer.cells(self.codes)
 
 
 def info(source: Source) -> Info:
@@ -119,22 +131,26 @@ def read(source: Source) -> Sound:
     AudioError
         If the source is no sound file, is cut off or empty, or holds NaN or infinite samples.
     """
-    pieces = list(blocks(source))
+    pieces = list(_blocks(source, None))
     return replace(pieces[0], samples=np.concatenate([piece.samples for piece in pieces], axis=-1))
 
 
 def blocks(source: Source, block_length: int = 65536) -> Iterator[Sound]:
     """Read a sound file as a sequence of sounds of `block_length` frames, the last one shorter.
 
-    Memory use does not depend on the length of the file. Blocks of files with very many channels are
-    shorter. The errors of `read` come when the place is reached.
+    Memory use does not depend on the length of the file, only on the block's and the number of channels.
+    The errors of `read` come when the place is reached.
     """
     if block_length < 1:
         raise ValueError(f"a block needs at least one frame, got {block_length}")
+    return _blocks(source, block_length)
+
+
+def _blocks(source: Source, block_length: int | None) -> Iterator[Sound]:
     with _opened(source) as (name, file, header):
-        block_length = max(min(block_length, _BLOCK_VALUES // header.channels), 1)
+        length = block_length or max(_BLOCK_VALUES // header.channels, 1)
         done = 0
-        while len(block := _next_block(file, block_length, name, done)):
+        while len(block := _next_block(file, length, name, done)):
             if not np.isfinite(block).all():
                 frame, channel = np.argwhere(~np.isfinite(block))[0]
                 raise AudioError(
@@ -167,11 +183,9 @@ def resample(sound: Sound, sample_rate_hz: int) -> Sound:
 def _opened(source: Source) -> Iterator[tuple[str, soundfile.SoundFile, Info]]:
     """Open a source and check its header."""
     with _seekable(source) as (name, stream):
-        missing = missing_bytes(stream.fileno())
-        if missing is None:
-            raise AudioError(f"{name} is no WAV, AIFF, AU, FLAC or Ogg file; convert it to one of these")
-        if missing:
-            raise AudioError(f"{name} is cut off, {missing} bytes or more are missing; get the whole file")
+        reason = fault(stream.fileno())
+        if reason:
+            raise AudioError(f"{name} {reason}")
         try:
             file = soundfile.SoundFile(stream.fileno(), closefd=False)
         except (soundfile.SoundFileError, TypeError, ValueError) as error:
@@ -197,28 +211,52 @@ def _seekable(source: Source) -> Iterator[tuple[str, BinaryIO]]:
         name = os.fspath(source)
         try:
             stream: BinaryIO = open(name, "rb")  # noqa: SIM115 (closed below)
-        except OSError as error:
-            raise AudioError(f"{name} cannot be opened: {error.strerror}") from error
+        except (OSError, ValueError) as error:
+            raise AudioError(f"{name} cannot be opened: {why(error)}") from error
         with stream, _seekable(stream) as (_, seekable):
             yield name, seekable
         return
-    stream = sys.stdin.buffer if isinstance(source, str | os.PathLike) else source
-    name = str(getattr(stream, "name", "the sound"))
-    if _is_regular_file(stream):
-        os.lseek(stream.fileno(), 0, os.SEEK_SET)  # a buffered stream may be at 0 before its descriptor is
-        yield name, stream
+    if isinstance(source, str | os.PathLike):
+        if sys.stdin is None or sys.stdin.closed:
+            raise AudioError("standard input is closed; name a file, or open it")
+        source = sys.stdin.buffer
+    name = str(getattr(source, "name", "the sound"))
+    if _is_regular_file(source):
+        os.lseek(source.fileno(), 0, os.SEEK_SET)  # a buffered stream may be at 0 before its descriptor is
+        yield name, source
         return
-    with tempfile.TemporaryFile() as copy:
-        shutil.copyfileobj(stream, copy)
-        copy.flush()
-        copy.seek(0)
+    with _temporary_copy(source, name) as copy:
         yield name, copy
+
+
+@contextmanager
+def _temporary_copy(source: BinaryIO, name: str) -> Iterator[BinaryIO]:
+    with tempfile.TemporaryFile() as copy:
+        try:
+            start = b""
+            while len(start) < 4 and (more := source.read(4 - len(start))):
+                start += more
+            if is_known(start):  # else there may be no end to it
+                copy.write(start)
+                shutil.copyfileobj(source, copy)
+            copy.flush()
+            copy.seek(0)
+        except (OSError, ValueError) as error:
+            raise AudioError(
+                f"{name} cannot be copied to a temporary file: {why(error)}; name a file on disk"
+            ) from error
+        yield copy
+
+
+def why(error: Exception) -> str:
+    """Return the reason that the system gives for an error."""
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _is_regular_file(stream: BinaryIO) -> bool:
     try:
         return stream.seekable() and stream.tell() == 0 and stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 

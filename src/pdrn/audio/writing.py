@@ -1,19 +1,14 @@
 """Writing: sound out, whole or not at all, and never out of its cells.
 
-A file is written under a temporary name in the folder that it is meant for, and takes its own name only
-when it is complete. Samples are put on the output's grid, at the nearest point that lies in the cell; an
-output too coarse for a cell is refused.
+Samples are put on the output's grid, at the nearest point that lies in the cell; an
+output too coarse for a cell is refused. The same samples always make the same bytes.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from pdrn.audio.cells import Cells
 from pdrn.audio.files import LARGEST_RATE_HZ, PCM_BITS, AudioError, info
+from pdrn.audio.placing import Target, whole_or_gone
 
-Target = str | os.PathLike[str]
 Put = Callable[..., None]
 
 FORMAT_OF_SUFFIX = {
@@ -37,9 +32,8 @@ FORMAT_OF_SUFFIX = {
     ".flac": "FLAC",
 }
 _BYTES = {"FLOAT": 4, "DOUBLE": 8} | {subtype: bits // 8 for subtype, bits in PCM_BITS.items()}
-_LARGEST_FILE = (
-    0xFFFF_0000  # what the 32-bit sizes in a WAV, AIFF or AU header can count, with room for the rest
-)
+_LARGEST_FILE = 0xFFFF_0000  # what 32-bit sizes in a WAV, AIFF or AU header can count, with room for the rest
+_MOST_CHANNELS = 1024
 
 
 def settle(samples: ArrayLike, cells: Cells | None = None, subtype: str = "PCM_24") -> NDArray[np.float64]:
@@ -50,7 +44,8 @@ def settle(samples: ArrayLike, cells: Cells | None = None, subtype: str = "PCM_2
     samples : array_like
         In [-1, 1] for the PCM subtypes, unless cells say where they belong.
     cells : Cells, optional
-        Of the samples' shape. Each sample goes to the nearest point of the grid that lies in its cell.
+        Of the samples' shape. Each sample goes to the nearest point of the grid that lies in its cell; on
+        PCM grids a cell's upper end belongs to its neighbour, so that what is written has its code again.
     subtype : str
         PCM_S8, PCM_U8, PCM_16, PCM_24, PCM_32, FLOAT or DOUBLE.
 
@@ -64,11 +59,15 @@ def settle(samples: ArrayLike, cells: Cells | None = None, subtype: str = "PCM_2
     >>> settle([0.3], Cells([0.301], [0.4]), "PCM_U8") * 128
     array([39.])
     """
-    x = np.asarray(samples, dtype=np.float64)
+    x = _real(samples)
     if subtype not in _BYTES:
         raise AudioError(f"{subtype} output may leave the cells; choose one of {', '.join(_BYTES)}")
     if not np.isfinite(x).all():
         raise AudioError("a sample is NaN or infinite and cannot be written; check what made it")
+    if cells is not None and cells.shape != x.shape:
+        raise AudioError(
+            f"samples of shape {x.shape} do not match cells of shape {cells.shape}; pass one each"
+        )
     if subtype in PCM_BITS:
         return _settle_pcm(x, cells, subtype)
     with np.errstate(over="ignore"):
@@ -83,16 +82,26 @@ def settle(samples: ArrayLike, cells: Cells | None = None, subtype: str = "PCM_2
     return stored.astype(np.float64)
 
 
+def _real(samples: ArrayLike) -> NDArray[np.float64]:
+    array = np.asarray(samples)
+    if array.dtype.kind not in "fiub":
+        raise AudioError(f"samples need real numbers, got {array.dtype}; convert them first")
+    return array.astype(np.float64, copy=False)
+
+
 def _settle_pcm(x: NDArray[np.float64], cells: Cells | None, subtype: str) -> NDArray[np.float64]:
     scale = 2.0 ** (PCM_BITS[subtype] - 1)
+    inside = x if cells is None else cells.project(x)
+    if x.size and np.abs(inside).max() > 1:
+        raise AudioError(
+            f"a sample of {np.abs(inside).max():.6g} is beyond full scale; write FLOAT, or turn it down"
+        )
     if cells is None:
-        if x.size and np.abs(x).max() > 1:
-            raise AudioError(
-                f"a sample of {np.abs(x).max():.6g} is beyond full scale; write FLOAT, or turn it down"
-            )
         return np.clip(np.rint(x * scale), -scale, scale - 1) / scale
-    first = np.maximum(np.ceil(cells.lo.astype(np.float64) * scale), -scale)
-    last = np.minimum(np.floor(cells.hi.astype(np.float64) * scale), scale - 1)
+    lo, hi = cells.lo.astype(np.float64) * scale, cells.hi.astype(np.float64) * scale
+    first, last = np.ceil(lo), np.floor(hi)
+    last -= (last == hi) & (lo < hi)
+    first, last = np.maximum(first, -scale), np.minimum(last, scale - 1)
     empty = np.count_nonzero(first > last)
     if empty:
         raise AudioError(
@@ -128,8 +137,10 @@ def write(
     overwrite : bool
         Replace a file that is there already, instead of refusing.
     """
-    samples = np.asarray(samples)
-    channels = 1 if samples.ndim == 1 else len(samples)
+    samples = _real(samples)
+    if samples.ndim == 2 and len(samples) > max(samples.shape[1], 8):
+        raise AudioError(f"need (channels, frames), got shape {samples.shape}; transpose it")
+    channels = len(samples) if samples.ndim == 2 else 1
     options: dict[str, Any] = {"subtype": subtype, "format": format, "overwrite": overwrite}
     with writer(target, sample_rate_hz, channels, **options) as put:
         put(samples, cells)
@@ -152,22 +163,31 @@ def writer(
     """
     to_stdout = os.fspath(target) == "-"
     format = format or ("WAV" if to_stdout else _format_of(Path(target)))
-    if not (1 <= sample_rate_hz <= LARGEST_RATE_HZ and channels >= 1):
-        raise AudioError(f"{channels} channels at {sample_rate_hz} Hz cannot be written; check the arguments")
-    if format not in FORMAT_OF_SUFFIX.values() or not soundfile.check_format(format, subtype):
-        raise AudioError(
-            f"there are no {format} files of subtype {subtype}; choose another, such as WAV and FLOAT"
-        )
-    with _complete_or_gone(target, overwrite) as stream:
-        with soundfile.SoundFile(
-            stream.fileno(), "w", sample_rate_hz, channels, subtype, format=format, closefd=False
-        ) as file:
+    _check_output(format, subtype, sample_rate_hz, channels)
+    with whole_or_gone(target, overwrite) as stream:
+        try:
+            file = soundfile.SoundFile(
+                stream.fileno(),
+                "w",
+                int(sample_rate_hz),
+                int(channels),
+                subtype,
+                format=format,
+                closefd=False,
+            )
+        except (soundfile.SoundFileError, TypeError, ValueError, OSError) as error:
+            raise AudioError(
+                f"there are no {format} files of {channels} channels at {sample_rate_hz} Hz; write WAV"
+            ) from error
+        with file:
             frames = 0
 
             def put(samples: ArrayLike, cells: Cells | None = None) -> None:
                 nonlocal frames
                 block = _as_stored(settle(samples, cells, subtype), subtype)
-                if block.shape[:-1] != (() if channels == 1 and block.ndim == 1 else (channels,)):
+                if block.ndim == 0 or block.shape[:-1] != (
+                    () if channels == 1 and block.ndim == 1 else (channels,)
+                ):
                     raise AudioError(f"need {channels} channels, got samples of shape {block.shape}")
                 frames += block.shape[-1]
                 if format not in ("RF64", "FLAC") and frames * channels * _BYTES[subtype] > _LARGEST_FILE:
@@ -180,9 +200,37 @@ def writer(
             yield put
         if frames == 0:
             raise AudioError(f"{target}: there are no samples to write")
+        if format == "AIFF" and _BYTES[subtype] * channels == 1 and frames % 2:
+            raise AudioError(
+                f"8-bit AIFF files count samples in pairs and would gain one after these {frames}; write WAV"
+            )
+        _forget_time(stream.fileno())
         stream.seek(0)
         if not _is_whole(stream, frames):
             raise AudioError(f"{target} cannot be written; is the disk full?")
+
+
+def _check_output(format: str, subtype: str, sample_rate_hz: int, channels: int) -> None:
+    """Refuse what there are no files of."""
+    for name, number, most in (
+        ("sample rate", sample_rate_hz, LARGEST_RATE_HZ),
+        ("number of channels", channels, _MOST_CHANNELS),
+    ):
+        if isinstance(number, bool) or not isinstance(number, int | np.integer) or not 1 <= number <= most:
+            raise AudioError(f"the {name} needs a whole number from 1 to {most}, got {number!r}")
+    if subtype not in _BYTES:
+        raise AudioError(f"{subtype} output may leave the cells; choose one of {', '.join(_BYTES)}")
+    if format not in FORMAT_OF_SUFFIX.values() or not soundfile.check_format(format, subtype):
+        raise AudioError(
+            f"there are no {format} files of subtype {subtype}; choose another, such as WAV and FLOAT"
+        )
+    if format == "FLAC" and channels > 8:
+        raise AudioError(f"FLAC files have 8 channels at most, got {channels}; write WAV")
+    if format == "FLAC" and (sample_rate_hz > 655350 or (sample_rate_hz > 65535 and sample_rate_hz % 10)):
+        raise AudioError(
+            f"FLAC files have no sample rate of {sample_rate_hz} Hz, above 65535 only tens up to 655350; "
+            "write WAV"
+        )
 
 
 def _as_stored(settled: NDArray[np.float64], subtype: str) -> NDArray[Any]:
@@ -191,6 +239,14 @@ def _as_stored(settled: NDArray[np.float64], subtype: str) -> NDArray[Any]:
         return settled.astype(np.float32 if subtype == "FLOAT" else np.float64)
     dtype = np.int16 if PCM_BITS[subtype] <= 16 else np.int32
     return (settled * -float(np.iinfo(dtype).min)).astype(dtype)
+
+
+def _forget_time(file_descriptor: int) -> None:
+    """Zero the time of writing that libsndfile puts into the header of float files, in a chunk PEAK."""
+    head = os.pread(file_descriptor, 1 << 16, 0)
+    at = head.find(b"PEAK")
+    if 0 <= at < max(head.find(b"data"), head.find(b"SSND")):
+        os.pwrite(file_descriptor, bytes(4), at + 12)
 
 
 def _is_whole(stream: BinaryIO, frames: int) -> bool:
@@ -209,39 +265,3 @@ def _format_of(path: Path) -> str:
         raise AudioError(
             f"{path} does not tell a format that can be written; end it in one of {known}"
         ) from None
-
-
-@contextmanager
-def _complete_or_gone(target: Target, overwrite: bool) -> Iterator[Any]:
-    """Open a temporary file that becomes the target, or is copied to standard output, only without error."""
-    if os.fspath(target) == "-":
-        with tempfile.TemporaryFile() as stream:
-            yield stream
-            stream.seek(0)
-            shutil.copyfileobj(stream, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
-        return
-    path = Path(os.path.realpath(target))
-    _check_target(path, overwrite)
-    temporary = path.parent / f".{secrets.token_hex(8)}.part"
-    try:
-        stream = open(temporary, "xb+")  # noqa: SIM115 (closed below)
-    except OSError as error:
-        raise AudioError(f"{target} cannot be written: {error.strerror}") from error
-    try:
-        with stream:
-            yield stream
-            os.fsync(stream.fileno())
-        _check_target(path, overwrite)
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-        raise
-
-
-def _check_target(path: Path, overwrite: bool) -> None:
-    if path.exists() and not path.is_file():
-        raise AudioError(f"{path} is not a file; name one, or - for standard output")
-    if path.exists() and not overwrite:
-        raise AudioError(f"{path} is there already; choose another name, or allow overwriting")

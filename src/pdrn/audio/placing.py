@@ -1,0 +1,132 @@
+"""Placing: a file that appears under its name when it is complete, and never otherwise.
+
+Where the file system can, the file has no name at all until then, so that not even a killed process leaves
+anything behind; elsewhere it has a temporary one in the folder that it is meant for.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from pdrn.audio.files import AudioError, why
+
+Target = str | os.PathLike[str]
+
+
+@contextmanager
+def whole_or_gone(target: Target, overwrite: bool) -> Iterator[BinaryIO]:
+    """Open a file that becomes the target, or is copied to standard output for "-", only without error."""
+    if os.fspath(target) == "-":
+        with _unnamed() as stream:
+            yield stream
+            _copy_to_stdout(stream)
+        return
+    try:
+        path = Path(os.path.realpath(target))
+        _check(path, overwrite)
+        stream, temporary = _open_beside(path)
+    except AudioError:
+        raise
+    except (OSError, ValueError) as error:
+        raise AudioError(f"{target} cannot be written: {why(error)}; choose another place") from error
+    try:
+        with stream:
+            yield stream
+            try:
+                os.fsync(stream.fileno())
+                _check(path, overwrite)
+                temporary = _place(stream, temporary, path, overwrite)
+            except FileExistsError as error:
+                raise AudioError(_there_already(path)) from error
+            except OSError as error:
+                raise AudioError(f"{target} cannot be written: {why(error)}; choose another place") from error
+    finally:
+        if temporary:
+            with suppress(OSError):
+                temporary.unlink()
+
+
+def _check(path: Path, overwrite: bool) -> None:
+    if path.is_symlink():  # after all links were followed
+        raise AudioError(f"{path} is a loop of symbolic links; name a file")
+    if path.exists() and not path.is_file():
+        raise AudioError(f"{path} is not a file; name one, or - for standard output")
+    if path.exists() and not overwrite:
+        raise AudioError(_there_already(path))
+
+
+def _there_already(path: Path) -> str:
+    return f"{path} is there already; choose another name, or allow overwriting"
+
+
+def _part(path: Path) -> Path:
+    return path.parent / f".{secrets.token_hex(8)}.part"
+
+
+def _open_beside(path: Path) -> tuple[BinaryIO, Path | None]:
+    """Open a file in the path's folder, without a name where that can be done; return its name if any."""
+    if hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd"):
+        with suppress(OSError):  # not every file system can
+            return open(os.open(path.parent, os.O_TMPFILE | os.O_RDWR, 0o666), "wb+"), None
+    temporary = _part(path)
+    return open(temporary, "xb+"), temporary
+
+
+def _place(stream: BinaryIO, temporary: Path | None, path: Path, overwrite: bool) -> Path | None:
+    """Give the file its name; return the temporary name that is left to be removed, if any."""
+    replaces = overwrite and path.exists()
+    if replaces:
+        os.fchmod(stream.fileno(), path.stat().st_mode & 0o7777)
+    if temporary is None:
+        goal = _part(path) if replaces else path
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:  # a folder's descriptor makes link follow /proc's link to the file itself
+            os.link(f"/proc/self/fd/{stream.fileno()}", goal, src_dir_fd=folder, follow_symlinks=True)
+        finally:
+            os.close(folder)
+        if replaces:
+            os.replace(goal, path)
+        return None
+    if not overwrite:
+        try:
+            os.link(temporary, path)  # fails if the name was taken meanwhile, as replacing would not
+            return temporary
+        except FileExistsError:
+            raise
+        except OSError:  # no links here; the check a moment ago has to do
+            pass
+    os.replace(temporary, path)
+    return None
+
+
+@contextmanager
+def _unnamed() -> Iterator[BinaryIO]:
+    try:
+        stream = tempfile.TemporaryFile()  # noqa: SIM115 (closed below)
+    except OSError as error:
+        raise AudioError(f"there is no temporary space: {why(error)}; set TMPDIR, or name a file") from error
+    with stream:
+        yield stream
+
+
+def _copy_to_stdout(stream: BinaryIO) -> None:
+    if sys.stdout is None or sys.stdout.closed:
+        raise AudioError("standard output is closed; name a file, or open it")
+    try:
+        stream.seek(0)
+        shutil.copyfileobj(stream, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        with suppress(OSError, ValueError):  # what is left in the buffer would fail again at exit
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+        raise AudioError(f"standard output cannot be written: {why(error)}; name a file") from error
