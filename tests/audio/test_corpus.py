@@ -66,6 +66,61 @@ def test_one_speaker_s_files_stay_together(tmp_path, pattern):
     assert len(set.union(*speakers)) == 20
 
 
+@pytest.mark.parametrize("name", ["dev", "val", "valid", "validation"])
+def test_the_second_split_has_several_names(tmp_path, name):
+    fill(tmp_path, ["train/a.wav", f"{name}/b.wav", "test/c.wav"], frames=10)
+    assert [entry.path for entry in Corpus.scan(tmp_path).split("dev")] == [f"{name}/b.wav"]
+
+
+@pytest.mark.parametrize("missing", SPLITS)
+def test_part_of_a_split_is_not_mixed_up(tmp_path, missing):
+    fill(tmp_path, [f"{split}/{i}.wav" for split in SPLITS if split != missing for i in range(9)], frames=10)
+    with pytest.raises(AudioError, match="but not all of train, dev, test; add what is missing"):
+        Corpus.scan(tmp_path)
+
+
+def test_subfolders_stay_together_where_names_do_not_tell_the_speaker(tmp_path):
+    fill(tmp_path, [f"{who}/{index}.wav" for who in "abcdefghij" for index in range(3)], frames=10)
+    corpus = Corpus.scan(tmp_path)
+    folders = [{entry.path.split("/")[0] for entry in corpus.split(split)} for split in SPLITS]
+    assert [len(group) for group in folders] == [7, 2, 1]
+    assert len(set.union(*folders)) == 10
+
+
+def test_told_speakers_stay_together_among_files_that_tell_nothing(tmp_path):
+    named = [f"p{speaker}_{index}.wav" for speaker in (1, 2, 3) for index in range(4)]
+    fill(tmp_path, named + [f"noise{letter}.wav" for letter in "abcdefgh"], frames=10)
+    for seed in range(5):
+        corpus = Corpus.scan(tmp_path, seed=seed)
+        splits = {(e.path.split("_")[0], e.split) for e in corpus.entries if e.path.startswith("p")}
+        assert len(splits) == 3
+        assert len({entry.split for entry in corpus.entries if entry.path.startswith("noise")}) > 1
+
+
+@pytest.mark.parametrize(
+    "sizes", [(1, 1, 1), (50, 1, 1), (1, 50, 1), (20, 20, 1), (1, 1, 1, 1), (9, 1, 1, 9)]
+)
+@pytest.mark.parametrize("seed", range(4))
+def test_three_groups_or_more_fill_every_split(tmp_path, sizes, seed):
+    fill(tmp_path, [f"p{speaker}_{i}.wav" for speaker, n in enumerate(sizes) for i in range(n)], frames=2)
+    corpus = Corpus.scan(tmp_path, seed=seed)
+    assert all(corpus.split(split) for split in SPLITS)
+    assert len({(entry.path.split("_")[0], entry.split) for entry in corpus.entries}) == len(sizes)
+
+
+@pytest.mark.parametrize("names", [["a.wav", "b.wav"], [f"{who}/{i}.wav" for who in "ab" for i in range(9)]])
+def test_less_than_three_groups_are_refused(tmp_path, names):
+    fill(tmp_path, names, frames=10)
+    with pytest.raises(AudioError, match="2 speakers, subfolders or files cannot be split"):
+        Corpus.scan(tmp_path)
+
+
+def test_hidden_files_are_left_alone(tmp_path):
+    fill(tmp_path, ["a.wav", "b.wav", "c.wav", ".trash/d.wav"], frames=10)
+    (tmp_path / "._a.wav").write_bytes(b"not sound")
+    assert len(Corpus.scan(tmp_path).entries) == 3
+
+
 def test_signals_have_a_peak_of_one_and_frames_no_tail(tmp_path):
     fill(tmp_path, [f"{split}/a.wav" for split in SPLITS], frames=1000)
     corpus = Corpus.scan(tmp_path)
@@ -85,11 +140,11 @@ def test_channels_are_averaged_and_rates_made_equal(tmp_path):
 
 
 def test_different_rates_are_not_mixed_silently(tmp_path):
-    fill(tmp_path, ["a.wav"], sample_rate_hz=8000)
-    fill(tmp_path, ["b.wav"], sample_rate_hz=16000)
+    fill(tmp_path, ["a.wav", "b.wav"], sample_rate_hz=8000)
+    fill(tmp_path, ["c.wav"], sample_rate_hz=16000)
     with pytest.raises(AudioError, match=r"holds sound at \[8000, 16000\] Hz; say to which"):
         Corpus.scan(tmp_path)
-    assert len(Corpus.scan(tmp_path, sample_rate_hz=8000).entries) == 2
+    assert len(Corpus.scan(tmp_path, sample_rate_hz=8000).entries) == 3
 
 
 def test_progress_counts_the_files(tmp_path):
@@ -99,7 +154,7 @@ def test_progress_counts_the_files(tmp_path):
     assert seen == [(1, 3), (2, 3), (3, 3)]
     seen.clear()
     corpus.signals("train", progress=lambda done, total: seen.append((done, total)))
-    assert seen == [(1, 2), (2, 2)]
+    assert seen == [(1, 1)]
 
 
 def test_the_checksum_follows_content_and_a_changed_file_is_refused(tmp_path):
@@ -113,6 +168,7 @@ def test_the_checksum_follows_content_and_a_changed_file_is_refused(tmp_path):
 
 
 def test_a_silent_file_is_refused_by_name(tmp_path):
+    fill(tmp_path, ["i.wav", "j.wav"], frames=10)
     soundfile.write(tmp_path / "hush.wav", np.zeros(10), RATE)
     corpus = Corpus.scan(tmp_path)
     with pytest.raises(AudioError, match=r"hush\.wav is silent"):
@@ -122,7 +178,9 @@ def test_a_silent_file_is_refused_by_name(tmp_path):
 def test_an_empty_folder_and_an_unknown_split_are_refused(tmp_path):
     with pytest.raises(AudioError, match="holds no sound files"):
         Corpus.scan(tmp_path)
-    fill(tmp_path, ["a.wav"])
+    with pytest.raises(AudioError, match="absent is no folder; name one"):
+        Corpus.scan(tmp_path / "absent")
+    fill(tmp_path, ["a.wav", "b.wav", "c.wav"])
     with pytest.raises(ValueError, match="there is no 'valid'"):
         Corpus.scan(tmp_path).split("valid")
 

@@ -84,9 +84,24 @@ def test_a_hop_that_loses_samples_is_refused(hop):
         split(np.ones(8), 4, hop)
 
 
-def test_join_refuses_frames_of_another_length():
-    with pytest.raises(ValueError, match="do not make 9 samples"):
-        join(np.ones((3, 4)), 9, 4 - 1)
+@pytest.mark.parametrize(("frames", "length"), [((3, 4), 9), ((3, 4), 5), ((1, 4), -1), ((0, 4), 1)])
+def test_join_refuses_frames_of_another_length(frames, length):
+    with pytest.raises(ValueError, match=f"do not make {length} samples"):
+        join(np.ones(frames), length, 4 - 1)
+
+
+def test_join_refuses_a_signal_that_was_not_split():
+    with pytest.raises(ValueError, match=r"got shape \(4,\); use split"):
+        join(np.ones(4), 4, 1)
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.int64, np.float32, np.float64])
+@pytest.mark.parametrize("scale", [1e-39, 1.0, 1e39])
+def test_join_weighs_alike_whatever_the_type_of_frames_and_the_scale_of_the_window(dtype, scale):
+    frames = np.array([[0, 1], [2, 3], [4, 0]], dtype)
+    joined = join(frames, 2, 1, scale * np.array([1.0, 3.0]))
+    assert joined.tolist() == [1.25, 3.25]
+    assert joined.dtype == (np.float32 if dtype in (np.int16, np.float32) else np.float64)
 
 
 @pytest.mark.parametrize("window", [np.ones(3), -np.ones(4), np.full(4, np.nan)])

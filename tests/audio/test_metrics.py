@@ -105,3 +105,25 @@ def test_stoi_falls_with_noise():
     scores = [metrics.stoi(SPEECHLIKE, SPEECHLIKE + gain * NOISE, 16000) for gain in (0.0, 1.0)]
     assert scores[0] == pytest.approx(1.0)
     assert scores[1] < 0.9
+
+
+@pytest.mark.parametrize("estimate", [[0.0, 0.0], [0.0, 3.0]])
+def test_an_estimate_that_holds_nothing_of_the_reference_is_as_bad_as_can_be(estimate):
+    assert metrics.si_sdr(np.array([2.0, 0.0]), np.array(estimate)) == -np.inf
+
+
+@pytest.mark.parametrize(
+    ("reference", "estimate"),
+    [(np.zeros(16000), NOISE[:16000]), (NOISE[:16000], np.zeros(16000)), (NOISE[:100], NOISE[:100])],
+)
+def test_pesq_without_speech_gets_one_clear_error(reference, estimate):
+    pytest.importorskip("pesq")
+    with pytest.raises(ValueError, match="PESQ needs a quarter of a second or more with speech"):
+        metrics.pesq_wb(reference, estimate, 16000)
+
+
+@pytest.mark.parametrize("length", [100, 5000])
+def test_stoi_of_too_little_gets_one_clear_error(length):
+    pytest.importorskip("pystoi")
+    with pytest.raises(ValueError, match=r"STOI needs 0\.4 s or more with sound"):
+        metrics.stoi(NOISE[:length], NOISE[:length], 16000)

@@ -18,6 +18,7 @@ from pdrn.audio.files import SUFFIXES, AudioError, info, read, resample
 from pdrn.audio.frames import cut
 
 SPLITS = ("train", "dev", "test")
+_SPLIT_OF_FOLDER = {name: name for name in SPLITS} | dict.fromkeys(("val", "valid", "validation"), "dev")
 
 Progress = Callable[[int, int], None]
 
@@ -57,8 +58,9 @@ class Corpus:
         Parameters
         ----------
         folder : path
-            Where it has subfolders train, dev and test, these are the split. Otherwise the files are split
-            70/15/15 at random, by speaker where all file names tell one (as those of LibriSpeech and VCTK).
+            Where it has subfolders train, dev (or val, valid, validation) and test, these are the split.
+            Otherwise the files are split 70/15/15 at random. Never apart are the files of one speaker, where
+            their names tell (as those of LibriSpeech and VCTK), and the others of one subfolder.
         sample_rate_hz : int, optional
             Resample all signals to this rate; needed where the files have different ones.
         seed : int
@@ -67,13 +69,20 @@ class Corpus:
             Called with the number of files done and the number of all files, after each.
         """
         folder = Path(folder)
-        ready_made = all((folder / name).is_dir() for name in SPLITS)
-        roots = [folder / name for name in SPLITS] if ready_made else [folder]
-        files = sorted(file for root in roots for file in root.rglob("*") if file.suffix.lower() in SUFFIXES)
+        if not folder.is_dir():
+            raise AudioError(f"{folder} is no folder; name one that holds sound files")
+        own = {name: split for name, split in _SPLIT_OF_FOLDER.items() if (folder / name).is_dir()}
+        if own and set(own.values()) != set(SPLITS):
+            raise AudioError(
+                f"{folder} has {', '.join(own)} but not all of {', '.join(SPLITS)}; add what is missing, or "
+                "rename what is no split"
+            )
+        roots = [folder / name for name in own] if own else [folder]
+        files = sorted(file for root in roots for file in root.rglob("*") if _is_sound(file, folder))
         if not files:
             raise AudioError(f"{folder} holds no sound files ({', '.join(SUFFIXES)}); name another folder")
         paths = [file.relative_to(folder).as_posix() for file in files]
-        split_of = {p: p.split("/")[0] for p in paths} if ready_made else _random_split(paths, seed)
+        split_of = {p: own[p.split("/")[0]] for p in paths} if own else _random_split(paths, seed)
         entries = []
         for path, file in zip(paths, files, strict=True):
             header = info(file)
@@ -203,17 +212,36 @@ def _sha256(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def _is_sound(file: Path, folder: Path) -> bool:
+    hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
+    return not hidden and file.suffix.lower() in SUFFIXES and file.is_file()
+
+
 def _random_split(paths: list[str], seed: int) -> dict[str, str]:
-    """Return a split for each path: 70/15/15 of the files, the files of one speaker never apart."""
-    matches = [_SPEAKER_NAMES.fullmatch(Path(path).stem) for path in paths]
-    by_speaker: dict[str, list[str]] = {}
-    for match, path in zip(matches, paths, strict=True):
-        by_speaker.setdefault(match.group(match.lastindex or 0) if match else path, []).append(path)
-    told = all(matches) and len(by_speaker) >= len(SPLITS)
-    groups = list(by_speaker.values()) if told else [[path] for path in paths]
-    split_of: dict[str, str] = {}
-    for index in np.random.default_rng(seed).permutation(len(groups)):
-        share = (len(split_of) + len(groups[index]) / 2) / len(paths)
-        name = SPLITS[int(np.searchsorted([0.7, 0.85], share))]
-        split_of.update(dict.fromkeys(groups[index], name))
-    return split_of
+    """Return a split for each path: 70/15/15 of the files, the files of one group never apart."""
+    in_one_folder = len({Path(path).parent for path in paths}) == 1
+    by_group: dict[object, list[str]] = {}
+    for path in paths:
+        match, parent = _SPEAKER_NAMES.fullmatch(Path(path).stem), Path(path).parent
+        alone = path if in_one_folder or parent == Path() else parent
+        by_group.setdefault(match.group(match.lastindex or 0) if match else alone, []).append(path)
+    groups = list(by_group.values())
+    if len(groups) < len(SPLITS):
+        raise AudioError(
+            f"{len(groups)} speakers, subfolders or files cannot be split into {', '.join(SPLITS)}; "
+            "add some, or make these folders"
+        )
+    order = np.random.default_rng(seed).permutation(len(groups))
+    names, done = [], 0
+    for index in order:
+        share = (done + len(groups[index]) / 2) / len(paths)
+        names.append(SPLITS[int(np.searchsorted([0.7, 0.85], share))])
+        done += len(groups[index])
+    if "train" not in names:
+        names[0] = "train"
+    if "test" not in names:
+        names[-1] = "test"
+    if "dev" not in names:
+        first_test = names.index("test")
+        names[first_test if first_test == 1 else first_test - 1] = "dev"
+    return {path: name for index, name in zip(order, names, strict=True) for path in groups[index]}

@@ -90,7 +90,7 @@ def join(frames: ArrayLike, length: int, hop: int, window: ArrayLike | None = No
     ----------
     frames : array_like, shape (..., frames, frame_length)
     length : int
-        Samples of the signal.
+        Samples of the signal that was split, which the frames alone do not tell.
     hop : int
         As in `split`.
     window : array_like, shape (frame_length,), optional
@@ -99,6 +99,7 @@ def join(frames: ArrayLike, length: int, hop: int, window: ArrayLike | None = No
     Returns
     -------
     array, shape (..., length)
+        In float32 for float32 and short integers, else in float64.
 
     Examples
     --------
@@ -107,18 +108,23 @@ def join(frames: ArrayLike, length: int, hop: int, window: ArrayLike | None = No
     array([0.1, 0.2, 0.3])
     """
     frames = np.asarray(frames)
+    if frames.ndim < 2:
+        raise ValueError(
+            f"need (..., frames, frame_length), got shape {frames.shape}; use split to make them"
+        )
+    frames = frames.astype(np.result_type(frames, np.float32), copy=False)
     count, frame_length = frames.shape[-2:]
     _check(frame_length, hop)
     weights = np.ones(frame_length) if window is None else np.asarray(window, dtype=np.float64)
     if weights.shape != (frame_length,) or not (np.isfinite(weights) & (weights >= 0)).all():
         raise ValueError(f"the window needs {frame_length} finite weights >= 0, got shape {weights.shape}")
     lead = frame_length - hop
-    if count != -(-(lead + length) // hop):
+    if length < 0 or count != -(-(lead + length) // hop):
         raise ValueError(
             f"{count} frames at hop {hop} do not make {length} samples; pass what split was given"
         )
     total = (count - 1) * hop + frame_length if count else 0
-    weights = weights.astype(frames.dtype)
+    weights = (weights / (weights.max() or 1.0)).astype(frames.dtype)
 
     # Differences from the first frame that holds a sample are averaged, and vanish where frames agree.
     first = np.empty((*frames.shape[:-2], total), frames.dtype)

@@ -6,6 +6,7 @@ signals of different lengths. Decibels of several signals are the mean over the 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -114,7 +115,8 @@ def segmental_snr(
 def si_sdr(references: Signals, estimates: Signals) -> float:
     """Return the scale-invariant signal-to-distortion ratio in dB, the mean over the signals.
 
-    The reference is scaled to the estimate's projection onto it; no mean is subtracted.
+    The reference is scaled to the estimate's projection onto it; no mean is subtracted. An estimate that
+    holds nothing of the reference, such as silence, has -inf.
 
     Examples
     --------
@@ -125,6 +127,8 @@ def si_sdr(references: Signals, estimates: Signals) -> float:
     def measure(reference: Signal64, estimate: Signal64) -> float:
         energy = _energy(reference)
         target = reference * (np.vdot(reference, estimate) / energy) if energy else reference
+        if energy and not target.any():
+            return float("-inf")
         return _decibels(_energy(target), _energy(estimate - target))
 
     return _mean(measure, references, estimates)
@@ -164,13 +168,33 @@ def pesq_wb(references: Signals, estimates: Signals, sample_rate_hz: int) -> flo
         from pesq import pesq
     except ImportError as error:
         raise ImportError("PESQ needs the extra of this package: pip install 'pdrn[metrics]'") from error
-    return _mean(lambda s, e: float(pesq(sample_rate_hz, s, e, "wb")), references, estimates)
+
+    def measure(reference: Signal64, estimate: Signal64) -> float:
+        try:
+            return float(pesq(sample_rate_hz, reference, estimate, "wb"))
+        except (RuntimeError, ValueError) as error:
+            raise ValueError(
+                "PESQ needs a quarter of a second or more with speech in both signals; leave such signals out"
+            ) from error
+
+    return _mean(measure, references, estimates)
 
 
 def stoi(references: Signals, estimates: Signals, sample_rate_hz: int) -> float:
     """Return the short-time objective intelligibility, 0 to 1, the mean over the signals."""
     try:
-        from pystoi import stoi as measure
+        from pystoi import stoi as measure_stoi
     except ImportError as error:
         raise ImportError("STOI needs the extra of this package: pip install 'pdrn[metrics]'") from error
-    return _mean(lambda s, e: float(measure(s, e, sample_rate_hz)), references, estimates)
+
+    def measure(reference: Signal64, estimate: Signal64) -> float:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", RuntimeWarning)
+                return float(measure_stoi(reference, estimate, sample_rate_hz))
+        except (RuntimeWarning, ValueError, IndexError) as error:
+            raise ValueError(
+                "STOI needs 0.4 s or more with sound in the reference; leave such signals out"
+            ) from error
+
+    return _mean(measure, references, estimates)
