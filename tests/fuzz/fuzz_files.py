@@ -2,7 +2,8 @@
 
     python tests/fuzz/fuzz_files.py 10000
 
-Small files of every format are damaged at random, read, and copied block by block. Batches run in processes
+Small files of every format are damaged at random, read, copied block by block, turned into cells, asked for
+their quantizer, and a tenth of them read from standard input as well. Batches run in processes
 of their own, so that a crash, a hang of over ten seconds or a use of over 2 GB ends the batch and is
 reported with the number of the input, which is enough to make it again.
 """
@@ -10,6 +11,7 @@ reported with the number of the input, which is enough to make it again.
 import argparse
 import collections
 import faulthandler
+import functools
 import io
 import json
 import os
@@ -22,6 +24,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
+from pdrn.audio.detection import Undetected, detect
 from pdrn.audio.files import AudioError, blocks, read
 from pdrn.audio.writing import writer
 
@@ -53,6 +56,7 @@ HEADER_BYTES = 96
 EXTREMES = [0, 1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFE, 0xFFFFFFFF]
 
 
+@functools.cache
 def originals():
     """Return the bytes of the undamaged files."""
     generator = np.random.default_rng(0)
@@ -96,6 +100,11 @@ def insert_piece(content, generator):
     content[at:at] = generator.bytes(generator.integers(1, 64))
 
 
+def insert_zeros(content, generator):
+    at = int(generator.choice([12, 36, generator.integers(len(content))]))
+    content[at:at] = bytes(int(generator.integers(1, 100_000)))
+
+
 def put_no_number(content, generator):
     at = int(generator.integers(40, max(len(content), 41)))
     number = np.array(
@@ -118,6 +127,7 @@ DAMAGES = [
     cut_off,
     remove_piece,
     insert_piece,
+    insert_zeros,
     put_no_number,
     splice,
 ]
@@ -136,28 +146,56 @@ def damaged(index, files):
 def outcome(file, folder):
     """Read and copy one file; return "read" or the error, having checked that both ways agree."""
     target = folder / "copy.wav"
+    sound = None
     try:
         sound = read(file)
         assert sound.samples.size, "no samples"
         assert np.isfinite(sound.samples).all(), "samples that are no numbers"
-        result = "read"
         message = str(file)
     except AudioError as error:
-        result, message = "refused", str(error)
+        message = str(error)
     assert "\n" not in message, f"an error of several lines: {message}"
     assert str(file) in message, f"an error without the file's name: {message}"
     try:
-        with writer(target, 16000, sound.channels if result == "read" else 1, subtype="DOUBLE") as put:
+        with writer(target, 16000, sound.channels if sound else 1, subtype="DOUBLE") as put:
             for block in blocks(file, 100):
                 put(block.samples)
     except AudioError:
-        assert result == "refused", "read as a whole, but not in blocks"
+        assert sound is None, "read as a whole, but not in blocks"
     else:
-        assert result == "read", "read in blocks, but not as a whole"
+        assert sound is not None, "read in blocks, but not as a whole"
         np.testing.assert_array_equal(read(target).samples, sound.samples)
         target.unlink()
     assert os.listdir(folder) == [], f"a partial output: {os.listdir(folder)}"
-    return result
+    return sound
+
+
+def check_cells(sound):
+    """Check that the sound lies in its cells, those of the file and those that are detected."""
+    has_cells = sound.subtype.startswith("PCM") or sound.subtype in ("ULAW", "ALAW")
+    try:
+        assert sound.cells().violation(sound.samples) == 0.0
+        assert has_cells, f"cells of {sound.subtype}"
+    except AudioError:
+        assert not has_cells, f"{sound.subtype} without cells"
+    try:
+        found = detect(sound.samples)
+    except Undetected:
+        return "undetected"
+    assert found.cells(sound.samples).violation(sound.samples) == 0.0, f"outside of what is detected: {found}"
+    return "detected"
+
+
+def check_standard_input(content, sound):
+    """Check that the same bytes on standard input are read, or refused, as the file was."""
+    before, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(content))
+    try:
+        np.testing.assert_array_equal(read("-").samples, sound.samples if sound else None)
+    except AudioError:
+        assert sound is None, "read as a file, but not from standard input"
+    finally:
+        sys.stdin = before
+    return "on standard input"
 
 
 def run_batch(first, count):
@@ -169,10 +207,16 @@ def run_batch(first, count):
         file, out = Path(folder) / "damaged", Path(folder) / "out"
         out.mkdir()
         for index in range(first, first + count):
-            file.write_bytes(damaged(index, files))
+            content = damaged(index, files)
+            file.write_bytes(content)
             print(f"input {index}", file=sys.stderr, flush=True)
             faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
-            counts[outcome(file, out)] += 1
+            sound = outcome(file, out)
+            counts["read" if sound else "refused"] += 1
+            if sound:
+                counts[check_cells(sound)] += 1
+            if index % 10 == 0:
+                counts[check_standard_input(content, sound)] += 1
             faulthandler.cancel_dump_traceback_later()
     print(json.dumps(counts))
 
@@ -198,8 +242,9 @@ def main():
         else:
             failures += 1
             print(f"a batch ended with {done.returncode}:\n" + "\n".join(done.stderr.splitlines()[-30:]))
-    tried = sum(counts.values())
+    tried = counts["read"] + counts["refused"]
     print(f"{tried} damaged files: {counts['read']} read, {counts['refused']} refused")
+    print(f"{counts['on standard input']} also on standard input, {counts['detected']} quantizers detected")
     print(f"{failures} batches failed")
     sys.exit(1 if failures or tried != arguments.count else 0)
 

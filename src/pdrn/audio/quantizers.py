@@ -175,14 +175,14 @@ class _Uniform:
     def codes_of(self, levels: ArrayLike) -> Codes:
         """Return the codes of samples that show levels already, up to a quarter of a step."""
         levels = numbers(levels)
-        nearest = np.rint((levels - self.offset) / self.step - self._level)
-        codes = np.clip(nearest, self.lowest, self.highest).astype(np.int32)
-        off_grid = np.abs(levels - self.levels(codes)) > self.step / 4
+        places = (levels - self.offset) / self.step - self._level
+        codes = np.clip(np.rint(places), self.lowest, self.highest)
+        off_grid = np.abs(places - codes) > 1 / 4
         if off_grid.any():
             raise ValueError(
                 f"{levels[off_grid][0]} is no level of {self}; encode samples that are not quantized"
             )
-        return codes
+        return codes.astype(np.int32)
 
 
 @final
