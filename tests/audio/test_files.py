@@ -99,6 +99,16 @@ def test_pcm_that_was_truncated_has_cells_above_its_codes(subtype, bits):
         from_bytes(stored(truth, "WAV", "ULAW")).cells(Truncation)
 
 
+def test_samples_off_the_grid_that_a_header_promises_have_no_cells():
+    content = bytearray(stored(STEREO[:, 0], "FLAC", "PCM_24"))
+    assert content[20] & 1 == 1  # 24 bits are written as 23, in five bits from here on
+    content[20:22] = bytes([content[20] & 0xFE, content[21] & 0x0F | 0x70])
+    sound = from_bytes(bytes(content))
+    assert sound.subtype == "PCM_S8"
+    with pytest.raises(AudioError, match="samples are no PCM_S8 codes; detect the quantizer"):
+        sound.cells()
+
+
 def test_blocks_of_many_channels_are_as_long_as_asked():
     content = stored(np.zeros((70000, 32)), "WAV", "PCM_U8")
     assert [block.samples.shape for block in blocks(io.BytesIO(content))] == [(32, 65536), (32, 4464)]

@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 
@@ -348,6 +349,21 @@ def test_a_reader_that_went_away_is_named():
     error = said("write('-', numpy.zeros(99999), 16000)", **options)
     os.close(writing)
     assert error == "standard output cannot be written: Broken pipe; name a file\n"
+
+
+def test_missing_and_full_temporary_space_are_named(tmp_path):
+    write(tmp_path / "a.wav", np.zeros(50000), RATE)
+    missing = "import tempfile; tempfile.tempdir = '/absent'; "
+    full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000)); "
+    for command in ("read('-')", "write('-', numpy.zeros(50000), 16000)"):
+        for damage, reason in ((missing, "no temporary space"), (full, "temporary file: File too|disk full")):
+            with open(tmp_path / "a.wav", "rb") as stream:
+                fed = subprocess.Popen(["cat"], stdin=stream, stdout=subprocess.PIPE)
+            with fed, open(os.devnull, "wb") as nowhere:
+                options = {"stdout": nowhere, "stderr": subprocess.PIPE, "capture_output": False}
+                error = said(damage + command, stdin=fed.stdout, **options)
+            assert re.search(reason, error)
+            assert error.count("\n") == 1
 
 
 def test_a_killed_process_leaves_nothing(tmp_path):

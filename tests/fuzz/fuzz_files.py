@@ -176,8 +176,9 @@ def check_cells(sound):
     try:
         assert sound.cells().violation(sound.samples) == 0.0
         assert has_cells, f"cells of {sound.subtype}"
-    except AudioError:
-        assert not has_cells, f"{sound.subtype} without cells"
+    except AudioError as error:
+        off_grid = "samples are no" in str(error)
+        assert off_grid or not has_cells, f"{sound.subtype} without cells"
     try:
         found = detect(sound.samples)
     except Undetected:

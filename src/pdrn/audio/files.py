@@ -93,7 +93,11 @@ class Sound:
     @property
     def codes(self) -> NDArray[Any]:
         """The stored codes: signed numbers of PCM, bytes of G.711 (+0 for mu-law's -0)."""
-        return self.quantizer.codes_of(self.samples)
+        quantizer = self.quantizer
+        try:
+            return quantizer.codes_of(self.samples)
+        except ValueError as error:
+            raise AudioError(f"the samples are no {self.subtype} codes; detect the quantizer") from error
 
     def cells(self, converter: type[MidTread] | type[Truncation] = MidTread) -> Cells:
         """Return the cells of the stored codes, of the samples' shape.
@@ -183,7 +187,10 @@ def resample(sound: Sound, sample_rate_hz: int) -> Sound:
 def _opened(source: Source) -> Iterator[tuple[str, soundfile.SoundFile, Info]]:
     """Open a source and check its header."""
     with _seekable(source) as (name, stream):
-        reason = fault(stream.fileno())
+        try:
+            reason = fault(stream.fileno())
+        except OSError as error:
+            raise AudioError(f"{name} cannot be read: {why(error)}; get it again") from error
         if reason:
             raise AudioError(f"{name} {reason}")
         try:
@@ -231,7 +238,7 @@ def _seekable(source: Source) -> Iterator[tuple[str, BinaryIO]]:
 
 @contextmanager
 def _temporary_copy(source: BinaryIO, name: str) -> Iterator[BinaryIO]:
-    with tempfile.TemporaryFile() as copy:
+    with unnamed_file() as copy:
         try:
             start = b""
             while len(start) < 4 and (more := source.read(4 - len(start))):
@@ -246,6 +253,17 @@ def _temporary_copy(source: BinaryIO, name: str) -> Iterator[BinaryIO]:
                 f"{name} cannot be copied to a temporary file: {why(error)}; name a file on disk"
             ) from error
         yield copy
+
+
+@contextmanager
+def unnamed_file() -> Iterator[BinaryIO]:
+    """Open a temporary file that is gone when it is closed."""
+    try:
+        stream = tempfile.TemporaryFile()  # noqa: SIM115 (closed below)
+    except OSError as error:
+        raise AudioError(f"there is no temporary space: {why(error)}; set TMPDIR, or name a file") from error
+    with stream:
+        yield stream
 
 
 def why(error: Exception) -> str:

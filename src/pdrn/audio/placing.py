@@ -10,13 +10,12 @@ import os
 import secrets
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from pdrn.audio.files import AudioError, why
+from pdrn.audio.files import AudioError, unnamed_file, why
 
 Target = str | os.PathLike[str]
 
@@ -25,7 +24,7 @@ Target = str | os.PathLike[str]
 def whole_or_gone(target: Target, overwrite: bool) -> Iterator[BinaryIO]:
     """Open a file that becomes the target, or is copied to standard output for "-", only without error."""
     if os.fspath(target) == "-":
-        with _unnamed() as stream:
+        with unnamed_file() as stream:
             yield stream
             _copy_to_stdout(stream)
         return
@@ -105,16 +104,6 @@ def _place(stream: BinaryIO, temporary: Path | None, path: Path, overwrite: bool
             pass
     os.replace(temporary, path)
     return None
-
-
-@contextmanager
-def _unnamed() -> Iterator[BinaryIO]:
-    try:
-        stream = tempfile.TemporaryFile()  # noqa: SIM115 (closed below)
-    except OSError as error:
-        raise AudioError(f"there is no temporary space: {why(error)}; set TMPDIR, or name a file") from error
-    with stream:
-        yield stream
 
 
 def _copy_to_stdout(stream: BinaryIO) -> None:
