@@ -91,7 +91,8 @@ def test_cells_for_any_encoder_hold_what_libsndfile_encodes(law, subtype, dtype)
     exact, wide = law(full_scale=True).cells(ALL_BYTES), law(True, any_encoder=True).cells(ALL_BYTES)
     assert (wide.lo <= exact.lo).all()
     assert (exact.hi <= wide.hi).all()
-    assert (wide.radius <= exact.radius + 1 / 2048).sum() >= 226
+    between_segments = wide.radius > exact.radius + 1 / 2048
+    assert between_segments.sum() < 30
 
 
 @pytest.mark.parametrize("law", [MuLaw, ALaw])

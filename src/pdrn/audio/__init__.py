@@ -1,7 +1,8 @@
 """Sound as cells: quantizers, files, frames, corpora and metrics. Knows nothing of optimisation.
 
-- `cells`: the box of intervals; `quantizers`, `g711`: samples to codes to cells; `detection`: cells from
-  samples alone.
-- `files` (with `containers`): sound and its cells in; `writing`: sound out, whole and inside its cells.
+- `cells`: the box of intervals; `quantizers`, `g711`, `damage`: samples to codes to cells; `detection` (with
+  `evidence`): cells from samples alone.
+- `files` (with `containers`): sound and its cells in; `writing` (with `placing`): sound out, whole and inside
+  its cells.
 - `frames`: cut, split, join; `corpus`: folder to split to signals, frames and segments; `metrics`; `sample`.
 """

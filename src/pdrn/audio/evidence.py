@@ -70,7 +70,7 @@ def flaw(places: Places, counts: Counts) -> str | None:
     for prime in _PRIMES:
         share = rest[from_mode % prime == 0].sum() / rest.sum()
         if _NEARLY_ALL <= share < 1:
-            return f"all but {1 - share:.2%} of the samples have {prime} times the step of the others"
+            return f"nearly all samples, but not all, lie on a grid at least {prime} times as coarse"
     # The middle half of the samples, level by level.
     reached = rest.cumsum() / rest.sum()
     low, high = from_mode[np.searchsorted(reached, [0.25, 0.75])]
