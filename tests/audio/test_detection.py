@@ -158,9 +158,9 @@ def test_a_silent_channel_is_named():
         detect(np.stack([MidTread(6).quantize(LOUD), 0 * LOUD]))
 
 
-def one_sample_off(samples):
+def one_sample_off(samples, by=1 / 32768):
     samples = samples.copy()
-    samples[5] += 1 / 32768
+    samples[5] += by
     return samples
 
 
@@ -175,6 +175,8 @@ def faded(samples, length):
     [
         one_sample_off(MidTread(8).quantize(LOUD)),
         one_sample_off(MidTread(8).quantize(LOUD[:5000])),
+        one_sample_off(MidTread(5).quantize(LOUD), by=1 / 32),
+        one_sample_off(MidTread(5).quantize(LOUD), by=1 / 48),
         one_sample_off(as_16_bit(0.9 * MidTread(8).quantize(LOUD))),
         faded(MidTread(8).quantize(LOUD[20000:]), 2000),
         faded(MidTread(8).quantize(LOUD), 16000),

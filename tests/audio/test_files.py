@@ -129,12 +129,15 @@ def test_an_ogg_file_without_one_of_its_pages_is_refused():
         from_bytes(b"".join([*pages[:2], b"junk", *pages[2:]]))
 
 
-@pytest.mark.parametrize("filling", [b"\0" * 8, b"junk\0\0\0\0"])
+@pytest.mark.parametrize(
+    ("filling", "reason"),
+    [(b"\0" * 8, "zeros instead of a chunk"), (b"junk\0\0\0\0", "no samples after 10000 chunks")],
+)
 @pytest.mark.parametrize("start", [b"RIFF", b"RIFX", b"FORM"])
-def test_endless_empty_chunks_are_refused_at_once(start, filling):
+def test_endless_empty_chunks_are_refused_at_once(start, filling, reason):
     content = start + b"\0\0\0\1WAVE" + filling * 2_000_000
     began = time.process_time()
-    with pytest.raises(AudioError, match=r"is damaged, there are (zeros|no samples)"):
+    with pytest.raises(AudioError, match=f"is damaged, there are {reason}; get it again"):
         from_bytes(content)
     assert time.process_time() - began < 1
 

@@ -136,8 +136,12 @@ class _Uniform:
         """Full scale: the largest distance from the offset that the levels are made for."""
         return self.step * (1 << (self.bits - 1))
 
-    def _edges(self, codes: NDArray[np.float64]) -> NDArray[np.float64]:
-        return self.offset + (codes + self._edge) * self.step
+    def _edges(self, codes: NDArray[Any], above: int = 0) -> NDArray[np.float64]:
+        """Return the lower edges of the codes, or of those `above` them by so many."""
+        edges = np.asarray(np.add(codes, self._edge + above, dtype=np.float64))
+        edges *= self.step  # in place: blocks of hours-long files are as fast as memory is
+        edges += self.offset
+        return edges
 
     def encode(self, samples: ArrayLike) -> Codes:
         """Return the code of each sample, saturating at the outermost ones unless `full_scale`."""
@@ -147,15 +151,14 @@ class _Uniform:
         codes = np.floor((samples - self.offset) / self.step - self._edge)
         codes = np.clip(codes, self.lowest, self.highest)
         codes -= samples < self._edges(codes)  # the quotient was rounded, the edges decide
-        codes += samples >= self._edges(codes + 1)
+        codes += samples >= self._edges(codes, above=1)
         return np.clip(codes, self.lowest, self.highest).astype(np.int32)
 
     def cells(self, codes: ArrayLike) -> Cells:
         """Return the cell of each code; see `full_scale` for the outermost ones."""
         codes = whole_codes(codes, self.lowest, self.highest)
         limit = self.limit if self.full_scale else math.inf
-        wide = codes.astype(np.float64)
-        lo, hi = np.asarray(self._edges(wide)), np.asarray(self._edges(wide + 1))
+        lo, hi = self._edges(codes), self._edges(codes, above=1)
         lo[codes == self.lowest] = self.offset - limit
         hi[codes == self.highest] = self.offset + limit
         return Cells(*frozen(lo, hi))
@@ -175,9 +178,13 @@ class _Uniform:
     def codes_of(self, levels: ArrayLike) -> Codes:
         """Return the codes of samples that show levels already, up to a quarter of a step."""
         levels = numbers(levels)
-        places = (levels - self.offset) / self.step - self._level
-        codes = np.clip(np.rint(places), self.lowest, self.highest)
-        off_grid = np.abs(places - codes) > 1 / 4
+        places = np.asarray(levels - self.offset)
+        places /= self.step
+        places -= self._level
+        codes = np.asarray(np.rint(places))
+        np.clip(codes, self.lowest, self.highest, out=codes)
+        places -= codes
+        off_grid = np.abs(places, out=places) > 1 / 4
         if off_grid.any():
             raise ValueError(
                 f"{levels[off_grid][0]} is no level of {self}; encode samples that are not quantized"
