@@ -318,7 +318,8 @@ SAY_ERRORS = (
 
 def said(command, **options):
     script = SAY_ERRORS.format(command)
-    options = {"capture_output": True, "text": True} | options
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    options = {"capture_output": True, "text": True, "env": buffered} | options
     return subprocess.run([sys.executable, "-c", script], check=True, timeout=60, **options).stderr
 
 
