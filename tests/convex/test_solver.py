@@ -13,9 +13,11 @@ from tests.convex.laws import OPERATORS, cells, seeds
 import pdrn.convex.solver as solver
 from pdrn.convex import (
     DCT,
+    Ball,
     ChambollePock,
     Dense,
     GaborFrame,
+    Problem,
     RestartedHalpern,
     dequantization,
     solve,
@@ -167,6 +169,15 @@ def test_history_holds_the_last_certificate_of_problems_that_stopped():
     last = solution.history.primal[-1] - solution.history.dual[-1]
     assert np.allclose(last, solution.certificate.gap)
     assert (solution.history.primal.shape) == (len(solution.history.iterations), 5)
+
+
+def test_a_problem_without_a_finite_value_still_returns_its_iterates():
+    far_away = Ball(2, 0.1).shifted(np.full(8, 5.0))
+    problem = Problem(far_away, Ball(2, 1.0), DCT(8), np.full(8, 0.2))
+    with_tolerance = solve(problem, tolerance=1e-6, iterations=40)
+    assert not with_tolerance.converged
+    assert np.linalg.norm(with_tolerance.x) <= 1 + 1e-9
+    assert np.isfinite(with_tolerance.y).all()
 
 
 def test_what_does_not_converge_in_time_says_so():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from pdrn.convex.chambolle_pock import ChambollePock
 from pdrn.convex.problem import Certificate, Problem
 
 BLOCK_BYTES = 2**20
-"""Batches are solved in blocks whose primal variable takes this much memory, so that they stay in cache."""
+"""Batches are solved in blocks whose variables take this much memory each, so that they stay in cache."""
 
 MOST_ITERATIONS = 100_000
 """Where solving stops if a tolerance is asked for and no number of iterations."""
@@ -150,7 +151,7 @@ def solve(
         keep_history,
     )
     result = _Result.before(x0, m, plan)
-    for rows in _blocks(x0):
+    for rows in _blocks(x0, max(m, n)):
         x = x0[rows]
         y = zeros((x.shape[0], m), x) if y0 is None else y0[rows]
         _solve_block(flat.rows(rows), x, y, result, np.arange(rows.start, rows.stop), plan)
@@ -211,10 +212,13 @@ class _Result:
     def _history(self, batch: tuple[int, ...]) -> History:
         iterations = sorted({iteration for iteration, *_ in self.checks})
         primal, dual = (np.full((len(iterations), len(self.primal)), np.nan) for _ in range(2))
+        position = {iteration: index for index, iteration in enumerate(iterations)}
         for iteration, rows, primal_values, dual_values in self.checks:
-            # Later checks of these rows, if there are any, write over what is repeated here.
-            since = iterations.index(iteration)
-            primal[since:, rows], dual[since:, rows] = primal_values, dual_values
+            primal[position[iteration], rows] = primal_values
+            dual[position[iteration], rows] = dual_values
+        for values in (primal, dual):
+            for earlier, later in itertools.pairwise(values):
+                np.copyto(later, earlier, where=np.isnan(later))
         return History(np.array(iterations), primal.reshape(-1, *batch), dual.reshape(-1, *batch))
 
 
@@ -250,9 +254,10 @@ def _check(
     primal, dual = to_numpy(certificate.primal), to_numpy(certificate.dual)
     if plan.callback is not None:
         plan.callback(Check(iteration, rows, copy(state.x), copy(state.y), certificate))
-    # Without a tolerance the latest iterate is the result, with one the best.
+    # Without a tolerance the latest iterate is the result, with one the best, and the first if none is good.
     latest = plan.tolerance is None
-    better, tighter = latest | (primal < result.primal[rows]), latest | (dual > result.dual[rows])
+    better = latest | ~(primal >= result.primal[rows]) | np.isposinf(result.primal[rows])
+    tighter = latest | ~(dual <= result.dual[rows]) | np.isneginf(result.dual[rows])
     result.x[rows[better]], result.primal[rows[better]] = state.x[better], primal[better]
     result.y[rows[tighter]], result.dual[rows[tighter]] = state.y[tighter], dual[tighter]
     result.iterations[rows] = iteration
@@ -267,10 +272,10 @@ def _check(
     return ~met
 
 
-def _blocks(x: Array) -> list[slice]:
+def _blocks(x: Array, longest: int) -> list[slice]:
     """Cut a flat batch into blocks that fit the cache; torch takes the batch whole."""
-    count, n = x.shape
-    size = count if is_tensor(x) else max(1, BLOCK_BYTES // (n * x.itemsize))
+    count = x.shape[0]
+    size = count if is_tensor(x) else max(1, BLOCK_BYTES // (longest * x.itemsize))
     return [slice(first, min(first + size, count)) for first in range(0, count, size)]
 
 
