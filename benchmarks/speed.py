@@ -39,7 +39,9 @@ def best_seconds(contenders: dict[str, Callable[[], object]], rounds: int = 5) -
     best: dict[str, float] = {}
     for _ in range(rounds):
         for name, call in contenders.items():
-            spent = best.get(name, 0.0) // SLOW_SECONDS
+            if best.get(name, 0.0) > SLOW_SECONDS:
+                continue
+            spent = 0.0
             while spent < LEAST_SECONDS:
                 begin = time.perf_counter()
                 call()

@@ -64,26 +64,77 @@ def test_silence_is_solved_at_once_though_its_optimum_is_zero(algorithm):
     assert solution.certificate.primal == pytest.approx(0.0, abs=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["clipped", "gap"])
-def test_unbounded_cells_have_finite_certificates_and_reach_the_optimum(kind):
+def test_the_relative_gap_is_a_bound_for_nearly_silent_cells_too():
+    lower, upper = np.full(64, -1.0), 1 + np.random.default_rng(0).random(64)
+    lower[0] = 1e-5
+    problem, best = dequantization(lower, upper, DCT(64)), optimum(lower, upper, DCT(64))
+    assert best > 0
+    for tolerance in (1e-1, 1e-2, 1e-4):
+        solution = solve(problem, RestartedHalpern(), tolerance=tolerance, check_every=1)
+        assert solution.converged
+        assert 0 <= solution.certificate.primal / best - 1 + 1e-7 <= tolerance + 2e-7
+
+
+def open_cells(kind):
+    """Fine cells of two sines, of which some are clipped or missing."""
     t = np.arange(48)
     s = np.sin(0.4 * t) + 0.5 * np.sin(0.9 * t)
     lower, upper = np.floor(s * 8) / 8, np.floor(s * 8) / 8 + 0.125
     if kind == "clipped":
-        lower, upper = np.where(s > 0.9, 0.9, lower), np.where(s > 0.9, np.inf, upper)
-    else:
-        lower, upper = np.where(abs(t - 20) < 4, -np.inf, lower), np.where(abs(t - 20) < 4, np.inf, upper)
-    solution = solve(dequantization(lower, upper, DCT(48)), RestartedHalpern(), tolerance=1e-7)
-    assert solution.converged
+        return np.where(s > 0.9, 0.9, lower), np.where(s > 0.9, np.inf, upper)
+    return np.where(abs(t - 20) < 4, -np.inf, lower), np.where(abs(t - 20) < 4, np.inf, upper)
+
+
+DICTIONARIES = {
+    "cosine transform": DCT(48),
+    "scaled": 2 * DCT(48),
+    "matrix": Dense(DCT(48).apply(np.eye(48)).T),
+    "frame": GaborFrame(48, window_length=16, hop=4),
+}
+
+
+@pytest.mark.parametrize("K", DICTIONARIES.values(), ids=DICTIONARIES)
+@pytest.mark.parametrize("kind", ["clipped", "gap"])
+def test_unbounded_cells_have_finite_certificates_and_reach_the_optimum(kind, K):
+    lower, upper = open_cells(kind)
     assert np.isinf(lower).any() or np.isinf(upper).any()
-    best = optimum(lower, upper, DCT(48))
-    assert 0 <= solution.certificate.primal - best + 1e-9 <= solution.certificate.gap + 2e-9
+    solution = solve(dequantization(lower, upper, K), RestartedHalpern(), tolerance=1e-6)
+    assert solution.converged
+    best = optimum(lower, upper, K)
+    assert 0 <= solution.certificate.primal - best + 1e-8 <= solution.certificate.gap + 2e-8
+
+
+@pytest.mark.parametrize("weight", [0.2, 1.0, 5.0])
+@pytest.mark.parametrize("kind", ["clipped", "gap"])
+def test_certificates_of_unbounded_cells_hold_at_every_stop(kind, weight):
+    lower, upper = open_cells(kind)
+    problem = dequantization(lower, upper, DCT(48), weight=weight)
+    best = weight * optimum(lower, upper, DCT(48))
+    for iterations in (1, 3, 10, 30, 100, 300):
+        certificate = solve(problem, iterations=iterations).certificate
+        assert -np.inf < certificate.dual <= best + 1e-8
+        assert certificate.primal >= best - 1e-8
+
+
+def test_the_bound_on_the_solution_follows_weights_and_operator():
+    lower, upper = open_cells("gap")
+    assert dequantization(lower, upper, DCT(48), weight=0.25).coercivity == 4.0
+    assert dequantization(lower, upper, 2 * DCT(48), weight=np.full(48, 0.25)).coercivity == 2.0
+    assert dequantization(lower, upper, DCT(48), weight=0.0).coercivity is None
+
+
+def test_steps_take_unbounded_cells_into_account():
+    lower, upper = np.full(100, 0.3), np.full(100, 0.3 + 1e-5)
+    upper[:10] = np.inf
+    weight = dequantization(lower, upper, DCT(100)).weight
+    assert 1 / weight == pytest.approx(0.03, rel=0.5)
 
 
 def test_without_a_bound_on_the_solution_unbounded_cells_have_no_dual_value():
     lower, upper = np.array([-np.inf, 0.0]), np.array([np.inf, 1.0])
-    problem = dequantization(lower, upper, Dense(np.array([[1.0, 2.0], [0.0, 1.0]])))
-    assert problem.certificate(np.zeros(2), np.array([0.5, 0.5])).gap == np.inf
+    problem = dequantization(lower, upper, Dense(np.array([[1.0, 2.0]])))
+    assert problem.coercivity is None
+    assert problem.certificate(np.zeros(2), np.array([0.5])).gap == np.inf
 
 
 def test_the_shifted_form_of_the_paper_has_the_same_iterates():
@@ -124,6 +175,31 @@ def test_problems_of_one_batch_do_not_share_their_steps():
             assert np.allclose(solve(together, algorithm, iterations=30).x[row], x, atol=1e-12)
 
 
+@pytest.mark.parametrize("G", [Zero(), 2.0 * Zero(), Zero().shifted(np.ones(8))], ids=str)
+@pytest.mark.parametrize("algorithm", [ChambollePock(), ChambollePock(theta=0.5), RestartedHalpern()])
+def test_least_squares_without_constraints_has_its_target_as_solution(algorithm, G):
+    target = np.arange(8.0)
+    problem = Problem(SquaredL2().shifted(-DCT(8).apply(target)), G, DCT(8), np.zeros(8))
+    assert solve(problem, algorithm, iterations=500).x == pytest.approx(target, abs=1e-6)
+
+
+def test_float32_stays_float32_where_cells_differ_in_width():
+    lower = np.zeros((2, 8), np.float32)
+    problem = dequantization(lower, lower + np.array([[0.1], [1.0]], np.float32), DCT(8))
+    assert problem.weight.dtype == np.float32
+    for algorithm in (ChambollePock(), ChambollePock(np.float64(2), np.float64(0.5)), RestartedHalpern()):
+        state = algorithm.init(problem, problem.start, np.zeros((2, 8), np.float32))
+        state = algorithm.step(problem, algorithm.step(problem, state))
+        assert state.x.dtype == state.y.dtype == np.float32
+
+
+def test_steps_are_no_part_of_the_gradient():
+    lower = torch.tensor([[-0.1, -0.1], [0.2, 0.7]], dtype=torch.float64, requires_grad=True)
+    problem = dequantization(lower, lower + torch.tensor([[0.2], [0.5]], dtype=torch.float64), DCT(2))
+    solve(problem, iterations=5).x.sum().backward()
+    assert torch.isfinite(lower.grad).all()
+
+
 def test_least_squares_in_a_ball_is_solved_too():
     A = np.random.default_rng(3).standard_normal((20, 8))
     b = A @ np.full(8, 0.1) + 0.01 * normal(4, 20)
@@ -150,14 +226,21 @@ def test_magnitudes_of_a_frame_can_be_made_sparse_instead_of_coefficients():
         (lambda: dequantization(np.zeros(4), np.ones(4), DCT(3)), "length 3"),
         (lambda: dequantization(np.ones(3), np.zeros(3), DCT(3)), "lower <= upper"),
         (lambda: dequantization(np.array([np.nan]), np.ones(1), DCT(1)), "NaN"),
-        (lambda: dequantization(np.zeros(3, int), np.ones(3, int), DCT(3)), "floats"),
-        (lambda: dequantization([0.0], [1.0], DCT(1)), "floats"),
+        (lambda: dequantization(np.zeros(3, int), np.ones(3, int), DCT(3)), "float32 or float64"),
+        (lambda: dequantization([0.0], [1.0], DCT(1)), "float32 or float64"),
+        (lambda: dequantization(np.zeros(3, ">f8"), np.ones(3, ">f8"), DCT(3)), "float32 or float64"),
         (lambda: dequantization(np.zeros(3, np.float32), np.ones(3), DCT(3)), "one type"),
         (lambda: dequantization(np.zeros(3), np.ones(3), DCT(3), weight=-1.0), "not negative"),
         (lambda: dequantization(np.zeros(3), np.ones(3), DCT(3), weight=np.ones(4)), "does not fit"),
         (lambda: Problem(L1(), Zero(), DCT(3), np.full(3, np.nan)), "NaN"),
         (lambda: Problem(L1(), Zero(), DCT(3), np.zeros((0, 3))), "empty"),
         (lambda: Problem(L1(), Zero(), DCT(3), np.zeros(3), weight=-1.0), "positive"),
+        (lambda: Problem(L1(), Zero(), DCT(3), np.zeros((4, 3)), weight=np.ones(3)), "weight holds an array"),
+        (lambda: Problem(L1(), Zero(), DCT(3), np.zeros((4, 3)), weight=np.ones((5, 1))), "does not fit"),
+        (lambda: Problem(L1(), Zero(), DCT(3), np.zeros(3), weight=[1.0]), "weight must be a number"),
+        (lambda: Problem(L1(), Zero(), DCT(3), np.zeros(3), coercivity=-1.0), "coercivity must be positive"),
+        (lambda: Problem(L1(), Zero(), np.eye(3), np.zeros(3)), "Dense"),
+        (lambda: Problem(L1(), Zero(), DCT(3), np.zeros(3, np.float16)), "float32 or float64"),
         (lambda: Problem(L1(np.ones(3)), Zero(), DCT(3), np.zeros(3, np.float32)), "convert"),
         (lambda: Problem(L1(np.ones(3)), Zero(), DCT(3), torch.zeros(3).double()), "convert"),
         (lambda: Problem(L1(np.ones((2, 3))), Zero(), DCT(3), np.zeros(3)), "does not fit"),

@@ -24,6 +24,8 @@ Array: TypeAlias = Any
 Step: TypeAlias = Any
 """A positive number, or an array of them that broadcasts against the vectors."""
 
+_REAL = (np.dtype(np.float32), np.dtype(np.float64))
+
 _PLAIN = (np.ndarray, float)
 """What is asked about most, and answered without looking torch up."""
 
@@ -56,7 +58,7 @@ def map_arrays(value: Value, function: Callable[[Array], Array]) -> Value:
             part = function(part)
         elif dataclasses.is_dataclass(part) and not isinstance(part, type):
             part = map_arrays(part, function)
-        object.__setattr__(mapped, field.name, part)
+        set_field(mapped, field.name, part)
     return mapped
 
 
@@ -65,21 +67,24 @@ def namespace(x: Array) -> Any:
     return sys.modules["torch"] if is_tensor(x) else np
 
 
-def is_floating(x: Array) -> bool:
-    """Whether x is an array of real floating-point numbers."""
-    return bool(x.is_floating_point()) if is_tensor(x) else x.dtype.kind == "f"
+def is_real(x: object) -> bool:
+    """Whether x is an array of float32 or float64, of this machine's byte order."""
+    if is_tensor(x):
+        torch = namespace(x)
+        return getattr(x, "dtype", None) in (torch.float32, torch.float64)
+    return isinstance(x, np.ndarray) and x.dtype in _REAL and x.dtype.isnative
 
 
 def epsilon(x: Array) -> float:
-    """Return the spacing of floating-point numbers at 1 in the type of x."""
-    return float(namespace(x).finfo(x.dtype).eps)
+    """Return the spacing of floating-point numbers at 1 in the type of x, an array or a number."""
+    return float(namespace(x).finfo(x.dtype).eps) if is_array(x) else sys.float_info.epsilon
 
 
 def convert(x: Array, like: Array) -> Array:
     """Return x as an array of the kind, type and device of ``like``."""
     if is_tensor(like):
         return namespace(like).as_tensor(x, dtype=like.dtype, device=like.device)
-    return np.asarray(x, dtype=like.dtype)
+    return to_numpy(x).astype(like.dtype, copy=False)
 
 
 def copy(x: Array) -> Array:
@@ -90,6 +95,11 @@ def copy(x: Array) -> Array:
 def zeros(shape: tuple[int, ...], like: Array) -> Array:
     """Return zeros of the kind, type and device of ``like``."""
     return like.new_zeros(shape) if is_tensor(like) else np.zeros(shape, like.dtype)
+
+
+def detached(x: Array) -> Array:
+    """Return x without its gradient history."""
+    return x.detach() if is_tensor(x) else x
 
 
 def to_float64(x: Array) -> Array:
@@ -114,10 +124,30 @@ def all_true(condition: Any) -> bool:
     return bool(condition.all()) if hasattr(condition, "all") else bool(condition)
 
 
-def require_positive(step: Step, name: str) -> None:
-    """Raise ValueError unless a step is positive and finite everywhere."""
-    if not (all_true(step > 0) and all_true(step < float("inf"))):
-        raise ValueError(f"{name} must be positive and finite, got {step}")
+def numbers(value: Any, name: str) -> Any:
+    """Return a number as a plain float and an array of float32 or float64 as it is; refuse anything else.
+
+    Plain floats take the type of the arrays that they meet; NumPy's scalars would impose their own.
+    """
+    if isinstance(value, float | int | np.floating | np.integer):
+        return float(value)
+    if not is_real(value):
+        kind = f"an array of {value.dtype}" if is_array(value) else type(value).__name__
+        raise ValueError(f"{name} must be a number or an array of float32 or float64, got {kind}")
+    return value
+
+
+def positive(value: Any, name: str) -> Any:
+    """Return ``numbers(value, name)``, refusing what is not positive and finite everywhere."""
+    value = numbers(value, name)
+    if not (all_true(value > 0) and all_true(value < float("inf"))):
+        raise ValueError(f"{name} must be positive and finite, got {value}")
+    return value
+
+
+def set_field(value: object, name: str, part: object) -> None:
+    """Set a field of a frozen dataclass while it is being made."""
+    object.__setattr__(value, name, part)
 
 
 def require_per_vector(step: Step, name: str) -> None:

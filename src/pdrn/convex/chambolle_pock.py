@@ -11,27 +11,28 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 from pdrn.convex.arrays import (
     Array,
     Step,
     all_true,
     copy,
+    epsilon,
     is_array,
     plus,
-    require_positive,
+    positive,
+    set_field,
     subtracted_from,
     times,
 )
 from pdrn.convex.operators import Operator
 from pdrn.convex.problem import Problem
 
-ROUNDING = 1e-12
-"""How far a product of steps may be from 1 and still count as 1."""
+ROUNDING = 1e-9
+"""By how much sigma tau |K|^2 may exceed 1 without a warning."""
 
 
-def step_sizes(K: Operator, ratio: Any = 1.0) -> tuple[Any, Any]:
+def step_sizes(K: Operator, ratio: Step = 1.0) -> tuple[Step, Step]:
     """Return the longest steps (sigma, tau) with sigma / tau = ratio and sigma tau |K|^2 <= 1.
 
     The ratio is a number or one per problem, shape ``(..., 1)``, and so are the steps.
@@ -40,12 +41,15 @@ def step_sizes(K: Operator, ratio: Any = 1.0) -> tuple[Any, Any]:
     >>> step_sizes(DCT(1024), ratio=100.0)
     (10.0, 0.1)
     """
-    require_positive(ratio, "ratio")
-    squared_norm = (K.norm or 1.0) ** 2
-    sigma = (ratio / squared_norm) ** 0.5
-    tau = 1 / (sigma * squared_norm)
-    while not all_true(sigma * tau * squared_norm <= 1):
-        tau = tau * (1 - (2**-24 if is_array(tau) else 2**-53))
+    return steps_of_weight(K, positive(ratio, "ratio") ** 0.5)
+
+
+def steps_of_weight(K: Operator, weight: Step) -> tuple[Step, Step]:
+    """Return the longest steps (sigma, tau) with sigma / tau = weight^2 and sigma tau |K|^2 <= 1."""
+    norm = K.norm or 1.0
+    sigma, tau = weight / norm, 1 / (weight * norm)
+    while not all_true(sigma * tau * norm**2 <= 1):
+        tau = tau * (1 - epsilon(tau))
     return sigma, tau
 
 
@@ -58,9 +62,7 @@ class ChambollePockState:
         u <- v - prox_{F / sigma}(v)   with   v = u + K x_bar,
         x <- prox_{tau G}(x - sigma tau K'u),
 
-    and with sigma tau = 1, the longest steps for an isometry, the other one too. If moreover K is
-    orthonormal and theta = 1, then v = K (x_bar + K'u) = K (2 x - w), where w is the argument of the latest
-    prox of G: the memory of u cancels, and with it an addition. ``x_bar`` stands for 2 x - w then.
+    and with sigma tau = 1, the longest steps for an isometry, the other one too.
     """
 
     x: Array
@@ -68,7 +70,6 @@ class ChambollePockState:
     u: Array
     sigma: Step
     tau: Step
-    memory_cancels: bool
 
     @property
     def y(self) -> Array:
@@ -90,8 +91,11 @@ class ChambollePock:
 
     def __post_init__(self) -> None:
         for name in ("sigma", "tau"):
-            if (step := getattr(self, name)) is not None:
-                require_positive(step, name)
+            step = getattr(self, name)
+            if is_array(step):
+                raise ValueError(f"{name} must be one number; a problem's weight gives steps per problem")
+            if step is not None:
+                set_field(self, name, positive(step, name))
         if not 0 <= self.theta <= 1:
             raise ValueError(f"theta must lie in [0, 1], got {self.theta}")
 
@@ -104,41 +108,31 @@ class ChambollePock:
                 warnings.warn(
                     f"sigma tau |K|^2 = {product:.3g} > 1: the iteration may diverge; "
                     "leave one of the steps out to have it derived",
-                    stacklevel=2,
+                    stacklevel=5,  # the caller of solve
                 )
             return self.sigma, self.tau
         if self.sigma is not None:
             return self.sigma, 1 / (self.sigma * squared_norm)
         if self.tau is not None:
             return 1 / (self.tau * squared_norm), self.tau
-        return step_sizes(problem.K, problem.weight**2)
+        return steps_of_weight(problem.K, problem.weight)
 
     def init(self, problem: Problem, x: Array, y: Array) -> ChambollePockState:
         """Start at x and y, arrays of a flat batch."""
         sigma, tau = self.steps(problem)
-        K, u = problem.K, y / sigma
-        memory_cancels = self.theta == 1 and K.isometry and K.shape[0] == K.shape[1] and _is_one(sigma * tau)
-        x_bar = x + K.adjoint(u) if memory_cancels else copy(x)
-        return ChambollePockState(copy(x), x_bar, u, sigma, tau, memory_cancels)
+        return ChambollePockState(copy(x), copy(x), y / sigma, sigma, tau)
 
     def step(
         self, problem: Problem, state: ChambollePockState, *, overwrite: bool = False
     ) -> ChambollePockState:
         """Do one iteration (1.2); ``overwrite`` gives leave to destroy the old state."""
         F, G, K, theta = problem.F, problem.G, problem.K, self.theta
-        sigma, tau, cancels = state.sigma, state.tau, state.memory_cancels
-        v = K.apply(state.x_bar, overwrite=overwrite and theta != 0)
-        if not cancels:
-            v = plus(v, state.u)
-        u = F.residual(v, 1 / sigma, overwrite=True)
-        w = subtracted_from(times(K.adjoint(u), sigma * tau), state.x)
-        x = G.prox(w, tau, overwrite=not cancels)
+        sigma, tau = state.sigma, state.tau
+        forward = K.apply(state.x_bar, overwrite=overwrite and theta != 0)
+        u = F.residual(plus(forward, state.u), 1 / sigma, overwrite=True)
+        backward = times(K.adjoint(u), sigma * tau)
+        x = G.prox(subtracted_from(backward, state.x), tau, overwrite=True)
         if theta == 0:
-            return ChambollePockState(x, x, u, sigma, tau, cancels)
-        past = w if cancels else state.x if overwrite else copy(state.x)
-        x_bar = plus(times(subtracted_from(past, x), theta), x)
-        return ChambollePockState(x, x_bar, u, sigma, tau, cancels)
-
-
-def _is_one(product: Step) -> bool:
-    return all_true(abs(product - 1) <= ROUNDING)
+            return ChambollePockState(x, x, u, sigma, tau)
+        move = subtracted_from(state.x if overwrite else copy(state.x), x)
+        return ChambollePockState(x, plus(times(move, theta), x), u, sigma, tau)

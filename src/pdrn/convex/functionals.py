@@ -11,7 +11,8 @@ norm it is the projection onto the ball of radius t of the dual norm.
 Vectors lie along the last axis, values come one per vector. A step t is a number, one number per vector
 (shape ``(..., 1)``), or, where the functional is a sum over coordinates, one per coordinate.
 
-``overwrite=True`` gives leave to destroy the argument, which saves memory traffic.
+``overwrite=True`` gives leave to destroy the argument, which saves memory traffic; without it the result of a
+prox never shares memory with the argument.
 """
 
 from __future__ import annotations
@@ -23,14 +24,19 @@ from pdrn.convex.arrays import (
     Array,
     Step,
     all_true,
+    copy,
     epsilon,
     is_array,
+    is_real,
+    is_tensor,
     namespace,
     norm,
+    numbers,
     per_vector,
+    positive,
     require_finite,
     require_per_vector,
-    require_positive,
+    set_field,
 )
 from pdrn.convex.projections import clip, project_l1_ball, project_l2_ball
 
@@ -45,13 +51,20 @@ def indicator(measure: Array, bound: Array, like: Array) -> Array:
     return xp.where(inside, xp.zeros_like(measure), xp.full_like(measure, float("inf")))
 
 
+def _checked(step: Step) -> Step:
+    # A tensor is a learned step: looking into it would break the graph that torch compiles.
+    return step if is_tensor(step) else positive(step, "step")
+
+
 @dataclass(frozen=True, eq=False)
 class Functional(ABC):
     """A proper, convex, lower semicontinuous function of vectors along the last axis.
 
-    A subclass gives ``value``, ``conjugate``, one of ``prox`` and ``residual``, and the projections onto
+    A subclass gives ``value``, ``conjugate``, one of ``_prox`` and ``_residual``, and the projections onto
     the domains of F and F* where these are not the whole space.
     """
+
+    __array_ufunc__ = None  # so that array * F is Scaled(F, array), not an array of functionals
 
     @abstractmethod
     def value(self, x: Array) -> Array:
@@ -63,15 +76,24 @@ class Functional(ABC):
 
     def prox(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
         """``prox_{step F}(v)``."""
-        return v - self.residual(v, step)
+        return self._prox(v, _checked(step), overwrite)
 
     def residual(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
         """``v - prox_{step F}(v)``."""
-        return v - self.prox(v, step)
+        return self._residual(v, _checked(step), overwrite)
 
     def prox_conjugate(self, y: Array, step: Step, *, overwrite: bool = False) -> Array:
-        """``prox_{step F*}(y)``, from the residual by Moreau's identity."""
-        return step * self.residual(y / step, 1 / step, overwrite=True)
+        """``prox_{step F*}(y)``."""
+        return self._prox_conjugate(y, _checked(step), overwrite)
+
+    def _prox(self, v: Array, step: Step, overwrite: bool) -> Array:
+        return v - self._residual(v, step, False)
+
+    def _residual(self, v: Array, step: Step, overwrite: bool) -> Array:
+        return v - self._prox(v, step, False)
+
+    def _prox_conjugate(self, y: Array, step: Step, overwrite: bool) -> Array:
+        return step * self._residual(y / step, 1 / step, True)
 
     def project(self, x: Array) -> Array:
         """Return the nearest point at which F is finite."""
@@ -97,7 +119,7 @@ class Scaled(Functional):
     scale: Step
 
     def __post_init__(self) -> None:
-        require_positive(self.scale, "scale")
+        set_field(self, "scale", positive(self.scale, "scale"))
         require_per_vector(self.scale, "scale")
 
     def value(self, x: Array) -> Array:
@@ -106,11 +128,11 @@ class Scaled(Functional):
     def conjugate(self, y: Array) -> Array:
         return per_vector(self.scale) * self.functional.conjugate(y / self.scale)
 
-    def prox(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
-        return self.functional.prox(v, self.scale * step, overwrite=overwrite)
+    def _prox(self, v: Array, step: Step, overwrite: bool) -> Array:
+        return self.functional._prox(v, self.scale * step, overwrite)
 
-    def residual(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
-        return self.functional.residual(v, self.scale * step, overwrite=overwrite)
+    def _residual(self, v: Array, step: Step, overwrite: bool) -> Array:
+        return self.functional._residual(v, self.scale * step, overwrite)
 
     def project(self, x: Array) -> Array:
         return self.functional.project(x)
@@ -127,6 +149,8 @@ class Shifted(Functional):
     offset: Array
 
     def __post_init__(self) -> None:
+        if not is_real(self.offset):
+            raise ValueError("the offset must be an array of float32 or float64")
         require_finite(self.offset, "offset")
 
     def value(self, x: Array) -> Array:
@@ -135,11 +159,11 @@ class Shifted(Functional):
     def conjugate(self, y: Array) -> Array:
         return self.functional.conjugate(y) - (self.offset * y).sum(-1)
 
-    def prox(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
-        return self.functional.prox(v + self.offset, step, overwrite=True) - self.offset
+    def _prox(self, v: Array, step: Step, overwrite: bool) -> Array:
+        return self.functional._prox(v + self.offset, step, True) - self.offset
 
-    def residual(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
-        return self.functional.residual(v + self.offset, step, overwrite=True)
+    def _residual(self, v: Array, step: Step, overwrite: bool) -> Array:
+        return self.functional._residual(v + self.offset, step, True)
 
     def project(self, x: Array) -> Array:
         return self.functional.project(x + self.offset) - self.offset
@@ -158,8 +182,8 @@ class Zero(Functional):
     def conjugate(self, y: Array) -> Array:
         return indicator(abs(y).sum(-1), 0.0, y)
 
-    def prox(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
-        return v
+    def _prox(self, v: Array, step: Step, overwrite: bool) -> Array:
+        return v if overwrite else copy(v)
 
     def project_dual(self, y: Array) -> Array:
         return namespace(y).zeros_like(y)
@@ -175,7 +199,7 @@ class SquaredL2(Functional):
     def conjugate(self, y: Array) -> Array:
         return self.value(y)
 
-    def prox(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
+    def _prox(self, v: Array, step: Step, overwrite: bool) -> Array:
         return v / (1 + step)
 
 
@@ -189,6 +213,7 @@ class L1(Functional):
     weight: Array = 1.0
 
     def __post_init__(self) -> None:
+        set_field(self, "weight", numbers(self.weight, "weight"))
         if not (all_true(self.weight >= 0) and all_true(self.weight < float("inf"))):
             raise ValueError("the weights of the l1 norm must be finite and not negative")
 
@@ -199,11 +224,11 @@ class L1(Functional):
         excess = namespace(y).clip(abs(y) - self.weight * (1 + INSIDE_ULPS * epsilon(y)), 0, None)
         return indicator(excess.sum(-1), 0.0, y)
 
-    def residual(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
+    def _residual(self, v: Array, step: Step, overwrite: bool) -> Array:
         bound = self.weight * step
         return clip(v, -bound, bound, overwrite=overwrite)
 
-    def prox_conjugate(self, y: Array, step: Step, *, overwrite: bool = False) -> Array:
+    def _prox_conjugate(self, y: Array, step: Step, overwrite: bool) -> Array:
         return clip(y, -self.weight, self.weight, overwrite=overwrite)
 
     def project_dual(self, y: Array) -> Array:
@@ -220,7 +245,7 @@ class L2(Functional):
     def conjugate(self, y: Array) -> Array:
         return indicator(norm(y)[..., 0], 1.0, y)
 
-    def residual(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
+    def _residual(self, v: Array, step: Step, overwrite: bool) -> Array:
         require_per_vector(step, "step")
         return project_l2_ball(v, step)
 
@@ -238,7 +263,7 @@ class LInf(Functional):
     def conjugate(self, y: Array) -> Array:
         return indicator(abs(y).sum(-1), 1.0, y)
 
-    def residual(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
+    def _residual(self, v: Array, step: Step, overwrite: bool) -> Array:
         require_per_vector(step, "step")
         return project_l1_ball(v, step)
 
@@ -271,10 +296,10 @@ class GroupL21(Functional):
     def conjugate(self, y: Array) -> Array:
         return indicator(namespace(y).amax(norm(self._groups(y))[..., 0], -1), 1.0, y)
 
-    def residual(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
+    def _residual(self, v: Array, step: Step, overwrite: bool) -> Array:
         require_per_vector(step, "step")
         radius = step[..., None] if is_array(step) and step.ndim else step
         return project_l2_ball(self._groups(v), radius).reshape(v.shape)
 
     def project_dual(self, y: Array) -> Array:
-        return self.residual(y, 1.0)
+        return self._residual(y, 1.0, False)

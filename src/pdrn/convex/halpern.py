@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pdrn.convex.arrays import Array, convert, copy, namespace, norm, plus, subtracted_from, times, zeros
+from pdrn.convex.arrays import Array, copy, namespace, norm, plus, subtracted_from, times, zeros
+from pdrn.convex.chambolle_pock import steps_of_weight
 from pdrn.convex.problem import Problem
 
 SUFFICIENT_DECAY = 0.2
@@ -29,6 +30,9 @@ LONGEST_RUN = 0.36
 
 WEIGHT_MEMORY = 0.5
 """How much of log(weight) survives a restart."""
+
+LARGEST_CHANGE = 100.0
+"""How far a new ratio may be from the weight, as a factor, to be believed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +80,7 @@ class RestartedHalpern:
     def step(self, problem: Problem, state: HalpernState, *, overwrite: bool = False) -> HalpernState:
         """Do one iteration; ``overwrite`` gives leave to destroy the old state."""
         F, G, K = problem.F, problem.G, problem.K
-        tau = 1 / (state.weight * (K.norm or 1.0))
-        sigma = state.weight / (K.norm or 1.0)
+        sigma, tau = steps_of_weight(K, state.weight)
         iteration = state.iteration + 1
         testing = iteration % self.period == 0
         # The test for restarts compares z with T(z), so there z must survive the step.
@@ -125,9 +128,14 @@ def _restart_where_due(before: HalpernState, after: HalpernState) -> HalpernStat
 
 
 def _balanced(state: HalpernState) -> Array:
-    """Move the weight towards the ratio of the dual to the primal distance covered since the restart."""
+    """Move the weight towards the ratio of the dual to the primal distance covered since the restart.
+
+    Where one of them stood still the ratio is zero or infinite: a restart changes the weight by a bounded
+    factor.
+    """
     xp = namespace(state.x)
     primal, dual = norm(state.x - state.anchor_x), norm(state.y - state.anchor_y)
-    known = (primal > 0) & (dual > 0)
-    ratio = xp.where(known, dual, state.weight) / xp.where(known, primal, convert(1.0, primal))
-    return state.weight**WEIGHT_MEMORY * ratio ** (1 - WEIGHT_MEMORY)
+    one = xp.ones_like(primal)
+    factor = dual / (state.weight * xp.where(primal > 0, primal, one))
+    factor = xp.where(primal > 0, factor, xp.where(dual > 0, LARGEST_CHANGE * one, one))
+    return state.weight * xp.clip(factor, 1 / LARGEST_CHANGE, LARGEST_CHANGE) ** (1 - WEIGHT_MEMORY)

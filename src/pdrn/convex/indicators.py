@@ -14,9 +14,11 @@ from pdrn.convex.arrays import (
     epsilon,
     namespace,
     norm,
+    numbers,
     per_vector,
+    positive,
     require_per_vector,
-    require_positive,
+    set_field,
 )
 from pdrn.convex.functionals import INSIDE_ULPS, Functional, indicator
 from pdrn.convex.projections import clip, project_l1_ball, project_l2_ball
@@ -60,7 +62,7 @@ class Ball(Functional):
     def __post_init__(self) -> None:
         if self.p not in _BALLS:
             raise ValueError(f"there are balls for p = 1, 2 and infinity, not for p = {self.p}")
-        require_positive(self.radius, "radius")
+        set_field(self, "radius", positive(self.radius, "radius"))
         require_per_vector(self.radius, "radius")
 
     def value(self, x: Array) -> Array:
@@ -71,7 +73,7 @@ class Ball(Functional):
         _, dual_measure, _ = _BALLS[self.p]
         return per_vector(self.radius) * dual_measure(y)
 
-    def prox(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
+    def _prox(self, v: Array, step: Step, overwrite: bool) -> Array:
         return self.project(v)
 
     def project(self, x: Array) -> Array:
@@ -90,6 +92,8 @@ class Box(Functional):
     upper: Array
 
     def __post_init__(self) -> None:
+        set_field(self, "lower", numbers(self.lower, "lower"))
+        set_field(self, "upper", numbers(self.upper, "upper"))
         if not all_true(self.lower <= self.upper):
             raise ValueError("a box needs lower <= upper everywhere, and no NaN among its bounds")
         if not (all_true(self.lower < math.inf) and all_true(self.upper > -math.inf)):
@@ -104,10 +108,10 @@ class Box(Functional):
     def conjugate(self, y: Array) -> Array:
         """Return the support function ``sum_i max(lower_i y_i, upper_i y_i)``, with ``0 * inf = 0``."""
         xp = namespace(y)
-        bound = xp.where(y > 0, self.upper, xp.where(y < 0, self.lower, 0.0))
-        return (y * bound).sum(-1)
+        lower, upper = convert(self.lower, y), convert(self.upper, y)
+        return (y * xp.where(y > 0, upper, xp.where(y < 0, lower, xp.zeros_like(y)))).sum(-1)
 
-    def prox(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
+    def _prox(self, v: Array, step: Step, overwrite: bool) -> Array:
         return clip(v, self.lower, self.upper, overwrite=overwrite)
 
     def project(self, x: Array) -> Array:
@@ -117,12 +121,13 @@ class Box(Functional):
         xp = namespace(y)
         floor = xp.where(convert(self.lower, y) == -math.inf, 0.0, -math.inf)
         ceiling = xp.where(convert(self.upper, y) == math.inf, 0.0, math.inf)
-        return clip(y, convert(floor, y), convert(ceiling, y))
+        return clip(y, floor, ceiling)
 
     def within(self, radius: Array) -> Box:
         """Return this box with its infinite bounds moved to ``|x_i| <= radius``, shape ``(..., 1)``."""
         xp = namespace(radius)
+        lower, upper = convert(self.lower, radius), convert(self.upper, radius)
         return Box(
-            xp.where(self.lower == -math.inf, xp.minimum(-radius, self.upper), self.lower),
-            xp.where(self.upper == math.inf, xp.maximum(radius, self.lower), self.upper),
+            xp.where(lower == -math.inf, xp.minimum(-radius, upper), lower),
+            xp.where(upper == math.inf, xp.maximum(radius, lower), upper),
         )

@@ -14,6 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -22,22 +23,27 @@ from pdrn.convex.arrays import (
     convert,
     copy,
     is_array,
-    is_floating,
+    is_real,
+    numbers,
     require_finite,
+    set_field,
     times,
     to_float64,
     to_numpy,
 )
 
-POWER_ITERATIONS = 200
-POWER_TOLERANCE = 1e-6
-POWER_MARGIN = 1.01
-"""Power iteration approaches the norm from below: its estimate is raised by one per cent to bound it."""
+NORM_TOLERANCE = 1e-6
+"""To which precision norms that are not known exactly are computed, and by how much they are raised."""
+
+SMALL = 32
+"""Up to this many columns an operator's norm is computed from its matrix."""
 
 
 @dataclass(frozen=True, eq=False)
 class Operator(ABC):
     """A linear map from vectors of length n to vectors of length m."""
+
+    __array_ufunc__ = None  # so that number * K is Scaled(K, number) for NumPy's numbers too
 
     @property
     @abstractmethod
@@ -62,40 +68,38 @@ class Operator(ABC):
 
     @cached_property
     def norm(self) -> float:
-        """An upper bound of the largest singular value, exact where the class knows it."""
+        """The largest singular value, exact where the class knows it, else computed and rounded up."""
         return estimate_norm(self)
 
-    @property
-    def isometry(self) -> bool:
-        """Whether K'K is known to be the identity, so that |K x| = |x|."""
-        return False
+    @cached_property
+    def injectivity(self) -> float:
+        """A number c with |K x| >= c |x| for every x, 0 where none is known."""
+        return 0.0
 
     def __rmul__(self, factor: float) -> Operator:
-        return Scaled(self, float(factor))
+        return Scaled(self, factor)
 
     def __matmul__(self, other: Operator) -> Operator:
         return Composed(self, other)
 
 
 def _require_vectors(x: Array, length: int) -> None:
-    if not is_array(x) or not is_floating(x) or x.ndim == 0 or x.shape[-1] != length:
+    if not is_real(x) or x.ndim == 0 or x.shape[-1] != length:
         got = f"{x.dtype} of shape {tuple(x.shape)}" if is_array(x) else type(x).__name__
-        raise ValueError(f"need an array of floats whose vectors have length {length}, got {got}")
+        raise ValueError(f"need an array of float32 or float64 whose vectors have length {length}, got {got}")
 
 
-def estimate_norm(K: Operator, generator: np.random.Generator | None = None) -> float:
-    """Bound the largest singular value of K by power iteration on K'K and a margin of one per cent."""
-    generator = generator or np.random.default_rng(0)
-    v = generator.standard_normal(K.shape[1])
-    estimate = 0.0
-    for _ in range(POWER_ITERATIONS):
-        v = v / np.linalg.norm(v)
-        w = K.adjoint(K.apply(v))
-        previous, estimate = estimate, math.sqrt(float(v @ w))
-        if estimate == 0.0 or abs(estimate - previous) <= POWER_TOLERANCE * estimate:
-            break
-        v = w
-    return POWER_MARGIN * estimate
+def estimate_norm(K: Operator) -> float:
+    """Compute the largest singular value of K by Lanczos iteration on K'K, rounded up."""
+    from scipy.sparse.linalg import LinearOperator, eigsh  # slow to import, and mostly not needed
+
+    n = K.shape[1]
+    if n <= SMALL:
+        return float(np.linalg.norm(K.apply(np.eye(n)), 2)) * (1 + NORM_TOLERANCE)
+    normal = LinearOperator((n, n), matvec=lambda x: K.adjoint(K.apply(x.ravel())), dtype=np.float64)
+    start = np.random.default_rng(0).standard_normal(n)
+    largest = eigsh(normal, k=1, v0=start, tol=NORM_TOLERANCE, return_eigenvectors=False)[0]
+    return math.sqrt(max(float(largest), 0.0)) * (1 + NORM_TOLERANCE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +107,10 @@ class Identity(Operator):
     """``K x = x`` on vectors of length ``size``."""
 
     size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"an identity needs at least one coordinate, got size {self.size}")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -118,9 +126,9 @@ class Identity(Operator):
     def norm(self) -> float:
         return 1.0
 
-    @property
-    def isometry(self) -> bool:
-        return True
+    @cached_property
+    def injectivity(self) -> float:
+        return 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,8 +139,10 @@ class Scaled(Operator):
     factor: float
 
     def __post_init__(self) -> None:
-        if not math.isfinite(self.factor):
-            raise ValueError(f"the factor of an operator must be finite, got {self.factor}")
+        factor = numbers(self.factor, "the factor of an operator")
+        if is_array(factor) or not math.isfinite(factor):
+            raise ValueError(f"the factor of an operator must be one finite number, got {factor}")
+        set_field(self, "factor", factor)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -147,6 +157,10 @@ class Scaled(Operator):
     @cached_property
     def norm(self) -> float:
         return abs(self.factor) * self.operator.norm
+
+    @cached_property
+    def injectivity(self) -> float:
+        return abs(self.factor) * self.operator.injectivity
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,22 +188,24 @@ class Composed(Operator):
 
     @cached_property
     def norm(self) -> float:
-        return min(estimate_norm(self), self.outer.norm * self.inner.norm)
+        product = self.outer.norm * self.inner.norm
+        outer_keeps_lengths = self.outer.norm == self.outer.injectivity
+        return product if outer_keeps_lengths else min(estimate_norm(self), product)
 
-    @property
-    def isometry(self) -> bool:
-        return self.outer.isometry and self.inner.isometry
+    @cached_property
+    def injectivity(self) -> float:
+        return self.outer.injectivity * self.inner.injectivity
 
 
 @dataclass(frozen=True, eq=False)
 class Dense(Operator):
-    """A matrix of shape ``(m, n)``."""
+    """A matrix of shape ``(m, n)``; its norm is that of its entries when it is first asked for."""
 
     matrix: Array
 
     def __post_init__(self) -> None:
-        if self.matrix.ndim != 2 or 0 in self.matrix.shape:
-            raise ValueError(f"need a matrix with rows and columns, got shape {tuple(self.matrix.shape)}")
+        if not is_real(self.matrix) or self.matrix.ndim != 2 or 0 in self.matrix.shape:
+            raise ValueError("need a matrix of float32 or float64 with rows and columns")
         require_finite(self.matrix, "the matrix")
 
     @property
@@ -205,4 +221,13 @@ class Dense(Operator):
 
     @cached_property
     def norm(self) -> float:
-        return float(np.linalg.norm(to_float64(to_numpy(self.matrix)), 2))
+        return float(self._singular_values[0])
+
+    @cached_property
+    def injectivity(self) -> float:
+        m, n = self.shape
+        return float(self._singular_values[-1]) if m >= n else 0.0
+
+    @cached_property
+    def _singular_values(self) -> np.ndarray[Any, Any]:
+        return np.linalg.svd(to_float64(to_numpy(self.matrix)), compute_uv=False)

@@ -15,12 +15,16 @@ from typing import Any, Self
 from pdrn.convex.arrays import (
     Array,
     convert,
+    detached,
+    epsilon,
     is_array,
-    is_floating,
+    is_real,
     map_arrays,
     namespace,
+    norm,
+    positive,
     require_finite,
-    require_positive,
+    set_field,
     to_float64,
     to_numpy,
 )
@@ -28,8 +32,8 @@ from pdrn.convex.functionals import L1, Functional
 from pdrn.convex.indicators import Box
 from pdrn.convex.operators import Operator
 
-NEGLIGIBLE = 1e-3
-"""Which share of its value at the start an objective must fall below to count as nearly zero."""
+ROUNDING_ULPS = 16
+"""A gap of so many units of rounding of the value at the start is as good as none."""
 
 _TINY, _HUGE = 1e-200, 1e200
 
@@ -40,8 +44,8 @@ class Certificate:
 
     primal: Array
     dual: Array
-    least_unit: Array
-    """What gaps are measured in where the primal value is smaller than this."""
+    rounding: Array
+    """The gap that is as good as none, from the value at the start and the type that is computed in."""
 
     @property
     def gap(self) -> Array:
@@ -50,13 +54,15 @@ class Certificate:
 
     @property
     def relative_gap(self) -> Array:
-        """The gap in units of the primal value.
+        """The gap in units of the primal value's magnitude."""
+        return self.gap / namespace(self.primal).clip(abs(self.primal), _TINY, _HUGE)
 
-        An optimum may be zero, for example that of a silent frame whose cells all touch zero. Then no gap
-        but zero is small in units of it, and the unit is a thousandth of the value at the start.
+    def meets(self, tolerance: float) -> Array:
+        """Whether the relative gap is at most this, or nothing but rounding is left.
+
+        Where the optimum is zero, as for silence whose cells all touch zero, no gap is relatively small.
         """
-        xp = namespace(self.primal)
-        return self.gap / xp.clip(xp.maximum(abs(self.primal), self.least_unit), _TINY, _HUGE)
+        return (self.relative_gap <= tolerance) | (self.gap <= self.rounding)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,10 +94,12 @@ class Problem:
     coercivity: float | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.K, Operator):
+            raise ValueError("K must be an operator; wrap a matrix as Dense(matrix)")
         m, n = self.K.shape
         start = self.start
-        if not is_array(start) or not is_floating(start):
-            raise ValueError("the start must be an array of floats; convert it with astype(float)")
+        if not is_real(start):
+            raise ValueError("the start must be an array of float32 or float64")
         if start.ndim == 0 or start.shape[-1] != n:
             raise ValueError(
                 f"the operator takes vectors of length {n}, got a start of shape {tuple(start.shape)}"
@@ -99,9 +107,13 @@ class Problem:
         if 0 in start.shape:
             raise ValueError(f"the batch is empty: the start has shape {tuple(start.shape)}")
         require_finite(start, "the start")
-        require_positive(self.weight, "weight")
         map_arrays(self.F, lambda array: self._require_fits(array, m, "F"))
         map_arrays(self.G, lambda array: self._require_fits(array, n, "G"))
+        set_field(self, "weight", positive(self.weight, "weight"))
+        if is_array(self.weight):
+            self._require_fits(self.weight, 1, "weight")
+        if self.coercivity is not None:
+            set_field(self, "coercivity", positive(self.coercivity, "coercivity"))
 
     def _require_fits(self, array: Array, length: int, name: str) -> Array:
         target = (*self.start.shape[:-1], length)
@@ -144,25 +156,25 @@ class Problem:
         if self.coercivity is not None and isinstance(exact.G, Box):
             bounded = exact.G.within(self.coercivity * primal[..., None])
             exact = dataclasses.replace(exact, G=bounded)
-        return Certificate(primal, exact.dual_objective(y), self._least_unit)
+        return Certificate(primal, exact.dual_objective(y), self._rounding)
 
     @cached_property
     def _exact(self) -> Self:
         return map_arrays(self, to_float64)
 
     @cached_property
-    def _least_unit(self) -> Array:
+    def _rounding(self) -> Array:
         exact = self._exact
         value = abs(exact.objective(exact.G.project(exact.start)))
         xp = namespace(value)
-        return xp.where(xp.isfinite(value), NEGLIGIBLE * value, 0.0)
+        return xp.where(xp.isfinite(value), ROUNDING_ULPS * epsilon(self.start) * value, 0.0)
 
     def flat(self) -> Self:
         """Return the same problems with the batch in one leading axis."""
         batch, count = self.batch_shape, math.prod(self.batch_shape)
 
         def flatten(array: Array) -> Array:
-            if array.ndim <= 1:
+            if array.ndim <= 1 and array is not self.weight:
                 return array
             xp = namespace(array)
             return xp.broadcast_to(array, (*batch, array.shape[-1])).reshape(count, array.shape[-1])
@@ -204,8 +216,8 @@ def dequantization(lower: Array, upper: Array, K: Operator, weight: Array = 1.0)
     >>> bool(solution.certificate.relative_gap <= 1e-6)
     True
     """
-    if not (is_array(lower) and is_array(upper) and is_floating(lower) and lower.dtype == upper.dtype):
-        raise ValueError("the bounds of the cells must be two arrays of floats of one type")
+    if not (is_real(lower) and is_real(upper) and lower.dtype == upper.dtype):
+        raise ValueError("the bounds of the cells must be two arrays of one type, float32 or float64")
     if lower.shape != upper.shape:
         raise ValueError(f"the bounds differ in shape: {tuple(lower.shape)} and {tuple(upper.shape)}")
     if 0 in lower.shape:
@@ -213,9 +225,9 @@ def dequantization(lower: Array, upper: Array, K: Operator, weight: Array = 1.0)
     G = Box(lower, upper)
     F = L1(convert(weight, lower) if is_array(weight) else weight)
     centre, radius = _centre_and_radius(lower, upper)
-    smallest = float(to_numpy(weight).min())
-    coercivity = 1 / smallest if K.isometry and smallest > 0 else None
-    return Problem(F, G, K, centre, _move_ratio(centre, radius), coercivity)
+    # |x|_inf <= |x|_2 <= |Kx|_2 / c <= |Kx|_1 / c <= |w Kx|_1 / (c min w)
+    bound = K.injectivity * float(to_numpy(F.weight).min())
+    return Problem(F, G, K, centre, _move_ratio(centre, radius), 1 / bound if bound > 0 else None)
 
 
 def _centre_and_radius(lower: Array, upper: Array) -> tuple[Array, Array]:
@@ -231,16 +243,14 @@ def _centre_and_radius(lower: Array, upper: Array) -> tuple[Array, Array]:
 def _move_ratio(centre: Array, radius: Array) -> Array:
     """Return one over the typical primal move of each problem, as a power of two; dual moves are of size 1.
 
-    A move is the mean radius of the bounded cells, or, where all of these are points, the level of the
-    signal, or 1 in silence.
+    A move is the mean radius of the cells, where that of an unbounded one is the level of the signal. Where
+    that is zero, cells being points, it is that level itself, or 1 in silence.
     """
     xp = namespace(centre)
-    bounded = xp.isfinite(radius)
-    count = bounded.sum(-1)[..., None]
-    total = xp.where(bounded, radius, 0.0).sum(-1)[..., None]
-    mean_radius = total / xp.where(count > 0, count, 1)
-    level = xp.sqrt((centre * centre).mean(-1))[..., None]
-    move = xp.where(mean_radius > 0, mean_radius, xp.where(level > 0, level, 1.0))
+    centre, radius = detached(centre), detached(radius)
+    level = norm(centre) / centre.shape[-1] ** 0.5
+    mean_radius = xp.where(xp.isfinite(radius), radius, level).mean(-1)[..., None]
+    move = xp.where(mean_radius > 0, mean_radius, xp.where(level > 0, level, xp.ones_like(level)))
     # A power of two leaves mantissas alone, and batches of equal cells get one number in spite of rounding.
     ratio = 2.0 ** -xp.round(xp.log2(move))
     first = float(ratio.reshape(-1)[0])

@@ -132,12 +132,12 @@ def solve(
     """
     if iterations is None and tolerance is None:
         raise ValueError("say when to stop: pass iterations, a tolerance, or both")
-    if iterations is not None and iterations < 1:
-        raise ValueError(f"need at least one iteration, got {iterations}")
+    if iterations is not None and (type(iterations) is not int or iterations < 1):
+        raise ValueError(f"need a whole number of iterations, at least one, got {iterations}")
     if tolerance is not None and not 0 < tolerance < math.inf:
         raise ValueError(f"the tolerance must be positive and finite, got {tolerance}")
-    if check_every < 1:
-        raise ValueError(f"need check_every >= 1, got {check_every}")
+    if type(check_every) is not int or check_every < 1:
+        raise ValueError(f"need a whole number check_every >= 1, got {check_every}")
     m, n = problem.K.shape
     flat = problem.flat()
     x0 = flat.start if x0 is None else _flat_start(x0, "x0", problem, n)
@@ -254,10 +254,10 @@ def _check(
     primal, dual = to_numpy(certificate.primal), to_numpy(certificate.dual)
     if plan.callback is not None:
         plan.callback(Check(iteration, rows, copy(state.x), copy(state.y), certificate))
-    # Without a tolerance the latest iterate is the result, with one the best, and the first if none is good.
-    latest = plan.tolerance is None
-    better = latest | ~(primal >= result.primal[rows]) | np.isposinf(result.primal[rows])
-    tighter = latest | ~(dual <= result.dual[rows]) | np.isneginf(result.dual[rows])
+    # Without a tolerance the latest iterate is the result, with one the best, as soon as any is finite.
+    latest, best_primal, best_dual = plan.tolerance is None, result.primal[rows], result.dual[rows]
+    better = latest | (primal < best_primal) | ~np.isfinite(best_primal)
+    tighter = latest | (dual > best_dual) | ~np.isfinite(best_dual)
     result.x[rows[better]], result.primal[rows[better]] = state.x[better], primal[better]
     result.y[rows[tighter]], result.dual[rows[tighter]] = state.y[tighter], dual[tighter]
     result.iterations[rows] = iteration
@@ -265,9 +265,8 @@ def _check(
         result.checks.append((iteration, rows, result.primal[rows], result.dual[rows]))
     if plan.tolerance is None:
         return np.ones(len(rows), bool)
-    unit = to_numpy(certificate.least_unit)
-    best = Certificate(result.primal[rows], result.dual[rows], unit)
-    met: np.ndarray[Any, Any] = best.relative_gap <= plan.tolerance
+    best = Certificate(result.primal[rows], result.dual[rows], to_numpy(certificate.rounding))
+    met: np.ndarray[Any, Any] = best.meets(plan.tolerance)
     result.converged[rows] = met
     return ~met
 

@@ -45,9 +45,9 @@ class DCT(Operator):
     def norm(self) -> float:
         return 1.0
 
-    @property
-    def isometry(self) -> bool:
-        return True
+    @cached_property
+    def injectivity(self) -> float:
+        return 1.0
 
 
 @lru_cache(maxsize=32)
@@ -169,7 +169,7 @@ class GaborFrame(Operator):
         seen = (xp.concatenate(views, -1) * convert(self.window, x))[..., : self.window_length]
         fft = xp.fft if is_tensor(x) else scipy.fft
         spectrum = fft.rfft(seen, n=self._points, norm="ortho")
-        pairs = xp.view_as_real(spectrum).flatten(-2) if is_tensor(x) else spectrum.view(x.dtype)
+        pairs = xp.view_as_real(spectrum).flatten(-2) if is_tensor(x) else spectrum.view(spectrum.real.dtype)
         return (pairs * convert(self._bin_scale, x)).reshape(*batch, self.shape[0])
 
     def _adjoint(self, y: Array, overwrite: bool) -> Array:
@@ -195,6 +195,6 @@ class GaborFrame(Operator):
     def norm(self) -> float:
         return 1.0
 
-    @property
-    def isometry(self) -> bool:
-        return True
+    @cached_property
+    def injectivity(self) -> float:
+        return 1.0
