@@ -4,9 +4,10 @@ Knows arrays, nothing of sound.
 """
 
 from pdrn.convex.chambolle_pock import ChambollePock, step_sizes
-from pdrn.convex.functionals import L1, L2, Functional, GroupL21, LInf, SquaredL2, Zero
+from pdrn.convex.functionals import Functional, SquaredL2, Zero
 from pdrn.convex.halpern import RestartedHalpern
 from pdrn.convex.indicators import Ball, Box
+from pdrn.convex.norms import L1, L2, GroupL21, LInf
 from pdrn.convex.operators import Dense, Identity, Operator
 from pdrn.convex.problem import Certificate, Problem, dequantization
 from pdrn.convex.solver import Check, History, Solution, solve

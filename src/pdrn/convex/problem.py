@@ -28,8 +28,9 @@ from pdrn.convex.arrays import (
     to_float64,
     to_numpy,
 )
-from pdrn.convex.functionals import L1, Functional
+from pdrn.convex.functionals import Functional
 from pdrn.convex.indicators import Box
+from pdrn.convex.norms import L1
 from pdrn.convex.operators import Operator
 
 ROUNDING_ULPS = 16
