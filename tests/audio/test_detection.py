@@ -127,6 +127,14 @@ def test_g711_with_gain_and_offset_is_recognised(kind, law, gain, shift, stored,
         found.cells(observed + gain / 30000)
 
 
+def test_g711_whose_offset_is_not_clear_still_has_its_cells():
+    """Quiet mu-law without the levels where segments meet: two offsets explain it."""
+    places = [*range(-18, 26, 2), 33, 37, 41, 45]
+    truth = np.repeat(places, 50) / 8192 + np.tile(np.linspace(-0.99, 0.99, 50), len(places)) / 8192
+    observed = MuLaw().quantize(truth) + 0.0531
+    assert detect(observed).cells(observed).violation(truth + 0.0531) == 0.0
+
+
 def test_g711_that_was_rounded_again_is_refused():
     with pytest.raises(Undetected):
         detect(as_16_bit(0.1 * MuLaw().quantize(LOUD)))

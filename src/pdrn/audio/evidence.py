@@ -19,6 +19,7 @@ _DENSE = 30  # a level that a dense part of the histogram reaches this often is 
 _MOST_HOLES = 0.02
 _MOST_ROUGHNESS = 0.25
 _STRETCHES = (1, 2, 4, 8)
+_AMBIGUOUS = 0.4
 
 
 def companding_of(places: Places, full_scale: bool) -> tuple[MuLaw | ALaw | None, NDArray[np.float64], float]:
@@ -49,10 +50,13 @@ def companding_of(places: Places, full_scale: bool) -> tuple[MuLaw | ALaw | None
                 continue
             found = width_at[starts[:, None] + wanted]
             matches = np.flatnonzero((found > 0).all(axis=1))
-            if len(matches) != 1:  # several: a stretch where the law is uniform
-                continue
-            chances = np.minimum(stretch / found[matches[0]], 1.0)
+            matching = found[matches]
+            if not len(matches) or (matching == matching[:, :1]).all(axis=1).any():
+                continue  # no such outputs, or a stretch where the law is uniform
+            chances = np.minimum(stretch / matching[0], 1.0)
             doubt = float(np.prod(chances)) * len(outputs) * len(_STRETCHES)
+            if (matching != matching[0]).any():
+                doubt = max(doubt, _AMBIGUOUS)  # the cells depend on which outputs they are
             if doubt < best[2]:
                 levels = (starts[matches[0]] + wanted + outputs[0]) / unit
                 best = (law, levels, doubt)
