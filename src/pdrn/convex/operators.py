@@ -14,7 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -45,6 +45,9 @@ class Operator(ABC):
 
     __array_ufunc__ = None  # so that number * K is Scaled(K, number) for NumPy's numbers too
 
+    isometric: ClassVar[bool] = False
+    """Whether K'K is the identity."""
+
     @property
     @abstractmethod
     def shape(self) -> tuple[int, int]:
@@ -69,12 +72,12 @@ class Operator(ABC):
     @cached_property
     def norm(self) -> float:
         """The largest singular value, exact where the class knows it, else computed and rounded up."""
-        return estimate_norm(self)
+        return 1.0 if self.isometric else estimate_norm(self)
 
     @cached_property
     def injectivity(self) -> float:
         """A number c with |K x| >= c |x| for every x, 0 where none is known."""
-        return 0.0
+        return 1.0 if self.isometric else 0.0
 
     def __rmul__(self, factor: float) -> Operator:
         return Scaled(self, factor)
@@ -106,6 +109,8 @@ def estimate_norm(K: Operator) -> float:
 class Identity(Operator):
     """``K x = x`` on vectors of length ``size``."""
 
+    isometric = True
+
     size: int
 
     def __post_init__(self) -> None:
@@ -121,14 +126,6 @@ class Identity(Operator):
 
     def _adjoint(self, y: Array, overwrite: bool) -> Array:
         return y if overwrite else copy(y)
-
-    @cached_property
-    def norm(self) -> float:
-        return 1.0
-
-    @cached_property
-    def injectivity(self) -> float:
-        return 1.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,8 @@ class DCT(Operator):
     ``(K x)_k = c_k sum_t x_t cos(pi k (2 t + 1) / (2 n))`` with ``c_0 = sqrt(1 / n)``, ``c_k = sqrt(2 / n)``.
     """
 
+    isometric = True
+
     size: int
 
     def __post_init__(self) -> None:
@@ -40,14 +42,6 @@ class DCT(Operator):
         if is_tensor(y):
             return _tensor_idct(y)
         return scipy.fft.idct(y, norm="ortho", overwrite_x=overwrite)
-
-    @cached_property
-    def norm(self) -> float:
-        return 1.0
-
-    @cached_property
-    def injectivity(self) -> float:
-        return 1.0
 
 
 @lru_cache(maxsize=32)
@@ -94,6 +88,8 @@ class GaborFrame(Operator):
 
     Coefficients are ordered by view, then frequency, then (cosine, sine): ``GroupL21(2)`` groups the two.
     """
+
+    isometric = True
 
     size: int
     window_length: int
@@ -190,11 +186,3 @@ class GaborFrame(Operator):
         # View j holds block j + r - first as its hop r: block b gathers hop r of view b + first - r.
         blocks = sum(hops[..., first - r : first - r + self._blocks, r, :] for r in range(self._overlap))
         return blocks.reshape(*batch, -1)[..., : self.size]
-
-    @cached_property
-    def norm(self) -> float:
-        return 1.0
-
-    @cached_property
-    def injectivity(self) -> float:
-        return 1.0
