@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pdrn.audio.files import AudioError, Sound, blocks, info, read, resample
 from pdrn.audio.frames import cut
-from pdrn.audio.quantizers import Truncation
+from pdrn.audio.quantizers import MidTread, Truncation
 from pdrn.audio.sample import speech
 from pdrn.audio.writing import writer
 
@@ -332,3 +332,17 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         assert frames == 16000 * 60 * minutes // 1024
     assert peaks[0] < 3e6
     assert peaks[1] < 1.1 * peaks[0]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "right", "wrong"), [("wav", Truncation, MidTread), ("flac", MidTread, Truncation)]
+)
+def test_the_converter_that_made_a_file_holds_the_truth_and_the_other_does_not(
+    tmp_path, suffix, right, wrong
+):
+    truth = 0.777 * np.sin(0.01 * np.arange(4000))
+    file = tmp_path / f"floats.{suffix}"
+    soundfile.write(file, truth, 16000, subtype="PCM_16")
+    sound = read(file)
+    assert sound.cells(right).violation(truth) < 1e-9
+    assert sound.cells(wrong).violation(truth) * 32768 == pytest.approx(0.5, abs=0.02)

@@ -106,7 +106,8 @@ class Sound:
         ----------
         converter : MidTread or Truncation
             How PCM was made, which a file does not tell. Assumed is rounding to the nearest code; for a
-            converter that dropped bits pass `Truncation`. One that added dither went beyond either.
+            converter that dropped bits pass `Truncation`. libsndfile, and with it python-soundfile, drops
+            them when it writes floats to WAV, and rounds to FLAC. Dither goes beyond either.
         """
         quantizer = self.quantizer
         if converter is Truncation:
