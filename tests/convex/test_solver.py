@@ -26,6 +26,7 @@ from pdrn.convex import (
     solve,
     step_sizes,
 )
+from pdrn.convex.chambolle_pock import steps_of_weight
 
 ALGORITHMS = {
     "Chambolle-Pock": ChambollePock(),
@@ -242,6 +243,13 @@ def test_default_steps_satisfy_the_condition_of_convergence(K, ratio):
     assert sigma * tau * K.norm**2 <= 1
     assert sigma * tau * K.norm**2 > 1 - 1e-6
     assert sigma / tau == pytest.approx(ratio, rel=1e-6)
+
+
+@pytest.mark.parametrize("weight", [np.nan, np.inf, 1e-45])
+@pytest.mark.filterwarnings("ignore:divide", "ignore:invalid", "ignore:overflow")
+def test_a_weight_that_ran_out_of_range_does_not_hang_the_steps(weight):
+    sigma, tau = steps_of_weight(DCT(4), np.array([[weight]], np.float32))
+    assert sigma.shape == tau.shape == (1, 1)
 
 
 def test_steps_that_may_diverge_are_warned_of_and_others_are_not():

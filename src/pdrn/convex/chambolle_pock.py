@@ -31,6 +31,9 @@ from pdrn.convex.problem import Problem
 ROUNDING = 1e-9
 """By how much sigma tau |K|^2 may exceed 1 without a warning."""
 
+MOST_NUDGES = 8
+"""Rounding leaves sigma tau |K|^2 a few units above 1 at most; a weight that overflowed is beyond help."""
+
 
 def step_sizes(K: Operator, ratio: Step = 1.0) -> tuple[Step, Step]:
     """Return the longest steps (sigma, tau) with sigma / tau = ratio and sigma tau |K|^2 <= 1.
@@ -48,7 +51,9 @@ def steps_of_weight(K: Operator, weight: Step) -> tuple[Step, Step]:
     """Return the longest steps (sigma, tau) with sigma / tau = weight^2 and sigma tau |K|^2 <= 1."""
     norm = K.norm or 1.0
     sigma, tau = weight / norm, 1 / (weight * norm)
-    while not all_true(sigma * tau * norm**2 <= 1):
+    for _ in range(MOST_NUDGES):
+        if all_true(sigma * tau * norm**2 <= 1):
+            break
         tau = tau * (1 - epsilon(tau))
     return sigma, tau
 
