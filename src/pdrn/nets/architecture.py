@@ -8,10 +8,11 @@ weights are, the result lies in the cells.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -28,6 +29,9 @@ Start: TypeAlias = dict[str, np.ndarray[Any, Any]]
 @dataclass(frozen=True)
 class Architecture(ABC):
     """The plan of a network that restores signals inside their cells."""
+
+    fixed: ClassVar[tuple[str, ...]] = ()
+    """The names of tensors that are kept with the weights but not learned."""
 
     @property
     @abstractmethod
@@ -53,7 +57,7 @@ class Architecture(ABC):
     @property
     def parameter_count(self) -> int:
         """How many numbers are learned."""
-        return sum(int(np.prod(shape)) for shape in self.shapes().values())
+        return sum(math.prod(shape) for name, shape in self.shapes().items() if name not in self.fixed)
 
 
 def restore(architecture: Architecture, weights: Weights, lower: Array, upper: Array) -> Array:

@@ -24,13 +24,25 @@ from pdrn.nets.architecture import Architecture
 from pdrn.nets.maps import ConvolutionalMap, DenseMap
 from pdrn.nets.network import Arrays, Network, check_weights
 from pdrn.nets.primal_dual import PrimalDual
+from pdrn.nets.related import LISTA, DeepPrimalDual, LearnedPrimalDual, ResidualNetwork
 
 FORMAT = 1
 """Raised when files of this version could not be read by the versions before."""
 
 METADATA_KEY = "pdrn"
 
-KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (PrimalDual, DenseMap, ConvolutionalMap)}
+KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (
+        ConvolutionalMap,
+        DeepPrimalDual,
+        DenseMap,
+        LearnedPrimalDual,
+        LISTA,
+        PrimalDual,
+        ResidualNetwork,
+    )
+}
 """What a file may ask for by name."""
 
 STORED_TYPES = {"F16": np.float32, "F32": np.float32, "F64": np.float64}

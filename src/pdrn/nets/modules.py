@@ -36,12 +36,14 @@ class NetworkModule(nn.Module):
         check_weights(architecture, {name: np.shape(part) for name, part in weights.items()})
         lists: dict[str, list[nn.Parameter]] = {}
         for name in architecture.shapes():
-            parameter = nn.Parameter(torch.tensor(weights[name], dtype=dtype))
+            tensor = torch.tensor(weights[name], dtype=dtype)
             kind, _, index = name.partition(".")
-            if index:
-                lists.setdefault(kind, []).append(parameter)
+            if name in architecture.fixed:
+                self.register_buffer(name, tensor)
+            elif index:
+                lists.setdefault(kind, []).append(nn.Parameter(tensor))
             else:
-                self.register_parameter(kind, parameter)
+                self.register_parameter(name, nn.Parameter(tensor))
         for kind, parameters in lists.items():
             self.add_module(kind, nn.ParameterList(parameters))
 
@@ -53,11 +55,11 @@ class NetworkModule(nn.Module):
 
     def network(self) -> Network:
         """Return the NumPy network with the weights as they are now."""
-        arrays = {name: part.detach().cpu().numpy().copy() for name, part in self.named_parameters()}
+        arrays = {name: part.cpu().numpy().copy() for name, part in self.state_dict().items()}
         return Network(self.architecture, arrays)
 
     def _weights(self) -> Weights:
-        return {name: self.get_parameter(name) for name in self.architecture.shapes()}
+        return dict(self.named_parameters()) | dict(self.named_buffers())
 
     def forward(self, lower: Tensor, upper: Tensor) -> Tensor:
         """Restore signals inside their cells, ``(..., n) -> (..., n)``.
