@@ -19,24 +19,30 @@ import numpy as np
 from pdrn.convex import Box
 from pdrn.convex.arrays import Array, convert, namespace
 from pdrn.convex.problem import cells
+from pdrn.nets.maps import ConvolutionalMap, DenseMap, Map, require_size
 
 Weights: TypeAlias = Mapping[str, Array]
 """Tensors by name: ``kind``, or ``kind.index`` where a network has several of a kind, counted from 0."""
+
+MOST_LAYERS = 1000
 
 Start: TypeAlias = dict[str, np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True)
 class Architecture(ABC):
-    """The plan of a network that restores signals inside their cells."""
+    """The plan of a network that restores signals inside their cells, in ``depth`` layers over one map."""
+
+    map: Map
+    depth: int
 
     fixed: ClassVar[tuple[str, ...]] = ()
     """The names of tensors that are kept with the weights but not learned."""
 
-    @property
-    @abstractmethod
-    def layers(self) -> int:
-        """How many estimates a forward pass makes."""
+    def __post_init__(self) -> None:
+        require_size("depth", self.depth, most=MOST_LAYERS)
+        if not isinstance(self.map, DenseMap | ConvolutionalMap):
+            raise ValueError(f"a network needs a DenseMap or a ConvolutionalMap, got {self.map!r}")
 
     @abstractmethod
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -47,8 +53,12 @@ class Architecture(ABC):
         """Return the weights from which training starts, float64; the generator fills what is random."""
 
     @abstractmethod
-    def estimates(self, weights: Weights, cells: Box) -> Iterator[Array]:
-        """Yield the estimate of every layer, in the type and shape of the cells."""
+    def activations(self, weights: Weights, cells: Box) -> Iterator[Any]:
+        """Yield what every layer hands to the next."""
+
+    @abstractmethod
+    def estimate(self, weights: Weights, cells: Box, activation: Any) -> Array:
+        """Return the signal that an activation stands for, in the shape of the cells."""
 
     @abstractmethod
     def products(self, shape: tuple[int, ...]) -> int:
@@ -66,14 +76,15 @@ def restore(architecture: Architecture, weights: Weights, lower: Array, upper: A
     Computes in the type of the weights; the result has that of the cells, and is in them exactly.
     """
     outer, inner = _cells(weights, lower, upper)
-    *_, estimate = architecture.estimates(weights, inner)
-    return keep_inside(estimate, outer)
+    *_, last = architecture.activations(weights, inner)
+    return keep_inside(architecture.estimate(weights, inner, last), outer)
 
 
 def restore_by_layer(architecture: Architecture, weights: Weights, lower: Array, upper: Array) -> list[Array]:
     """Return the estimates of all layers; the last is what ``restore`` returns."""
     outer, inner = _cells(weights, lower, upper)
-    return [keep_inside(estimate, outer) for estimate in architecture.estimates(weights, inner)]
+    activations = architecture.activations(weights, inner)
+    return [keep_inside(architecture.estimate(weights, inner, each), outer) for each in activations]
 
 
 def keep_inside(x: Array, cells: Box) -> Array:

@@ -55,9 +55,9 @@ class DenseMap:
         return self.coefficients, self.samples
 
     @property
-    def sample_bias_shape(self) -> tuple[int]:
-        """One number per sample of a frame."""
-        return (self.samples,)
+    def frame_length(self) -> int | None:
+        """How many samples a signal must have."""
+        return self.samples
 
     def lay_out(self, x: Array) -> Array:
         """Return frames as the maps take them: as they are."""
@@ -125,9 +125,9 @@ class ConvolutionalMap:
         return self.channels, self.window
 
     @property
-    def sample_bias_shape(self) -> tuple[int]:
-        """One number for all samples, since no place in a signal differs from another."""
-        return (1,)
+    def frame_length(self) -> int | None:
+        """None: a signal may have any length."""
+        return None
 
     @property
     def edge(self) -> int:

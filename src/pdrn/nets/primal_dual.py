@@ -16,6 +16,7 @@ from pdrn.convex import L1, Box
 from pdrn.convex.arrays import Array
 from pdrn.nets.architecture import Architecture, Start, Weights
 from pdrn.nets.blocks import (
+    Activations,
     Block,
     LinearMap,
     MixingBlock,
@@ -23,14 +24,11 @@ from pdrn.nets.blocks import (
     PrimalDualResidualBlock,
     unrolled,
 )
-from pdrn.nets.maps import Map, require_size
 from pdrn.nets.starts import chambolle_pock
 
 Memory = Literal["dual", "bias", "gain", "mix"]
 Tying = Literal["untied", "half", "tied"]
 Learned = Literal["no", "once", "per layer"]
-
-MOST_LAYERS = 1000
 
 
 @dataclass(frozen=True)
@@ -67,15 +65,13 @@ class PrimalDual(Architecture):
     True
     """
 
-    map: Map
-    depth: int
     memory: Memory = "dual"
     tying: Tying = "untied"
     theta: float = 0.0
     learn_theta: Learned = "no"
 
     def __post_init__(self) -> None:
-        require_size("depth", self.depth, most=MOST_LAYERS)
+        super().__post_init__()
         for name, choices in (("memory", Memory), ("tying", Tying), ("learn_theta", Learned)):
             if getattr(self, name) not in get_args(choices):
                 raise ValueError(
@@ -83,10 +79,6 @@ class PrimalDual(Architecture):
                 )
         if not np.isfinite(self.theta):
             raise ValueError(f"theta must be finite, got {self.theta}")
-
-    @property
-    def layers(self) -> int:
-        return self.depth
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         kernel, channels = self.map.kernel_shape, self.map.channels
@@ -114,11 +106,12 @@ class PrimalDual(Architecture):
         """Return the layers that these weights make."""
         return [self._block(layer, weights) for layer in range(self.depth)]
 
-    def estimates(self, weights: Weights, cells: Box) -> Iterator[Array]:
-        shape = tuple(cells.lower.shape)
+    def activations(self, weights: Weights, cells: Box) -> Iterator[Activations]:
         box = Box(self.map.lay_out(cells.lower), self.map.lay_out(cells.upper))
-        for activations in unrolled(self.blocks(weights), L1(), box, box.centre):
-            yield self.map.gather(activations.x, shape)
+        return unrolled(self.blocks(weights), L1(), box, box.centre)
+
+    def estimate(self, weights: Weights, cells: Box, activation: Activations) -> Array:
+        return self.map.gather(activation.x, cells.lower.shape)
 
     def products(self, shape: tuple[int, ...]) -> int:
         count = self.map.products(shape)

@@ -23,7 +23,7 @@ from pdrn.convex.convolution import analyse
 from pdrn.convex.projections import clip
 from pdrn.nets.architecture import Architecture, Start, Weights
 from pdrn.nets.maps import Map, require_size
-from pdrn.nets.primal_dual import MOST_LAYERS, PrimalDual
+from pdrn.nets.primal_dual import PrimalDual
 
 TAPS = 3
 """How many neighbours a small convolution sees: one to the left, itself, one to the right."""
@@ -47,16 +47,6 @@ class LISTA(Architecture):
     dictionary, and the only affordable one for a convolution. It starts at ISTA with the map's dictionary.
     """
 
-    map: Map
-    depth: int
-
-    def __post_init__(self) -> None:
-        require_size("depth", self.depth, most=MOST_LAYERS)
-
-    @property
-    def layers(self) -> int:
-        return self.depth
-
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return dict.fromkeys("WED", self.map.kernel_shape) | {"threshold": (self.map.channels,)}
 
@@ -65,15 +55,17 @@ class LISTA(Architecture):
         threshold = np.full(self.map.channels, 0.01)
         return {"W": K / norm**2, "E": K / norm**2, "D": K, "threshold": threshold}
 
-    def estimates(self, weights: Weights, cells: Box) -> Iterator[Array]:
-        shape, q = tuple(cells.lower.shape), self.map.lay_out(cells.centre)
+    def activations(self, weights: Weights, cells: Box) -> Iterator[Array]:
         E, D, threshold = weights["E"], weights["D"], abs(weights["threshold"])
-        seen = self.map.analyse(q, weights["W"])
+        seen = self.map.analyse(self.map.lay_out(cells.centre), weights["W"])
         a = _soft(seen, threshold)
-        for layer in range(self.depth):
-            if layer:
-                a = _soft(seen + a - self.map.analyse(self.map.synthesise(a, D), E), threshold)
-            yield self.map.gather(self.map.synthesise(a, D), shape)
+        yield a
+        for _ in range(self.depth - 1):
+            a = _soft(seen + a - self.map.analyse(self.map.synthesise(a, D), E), threshold)
+            yield a
+
+    def estimate(self, weights: Weights, cells: Box, activation: Array) -> Array:
+        return self.map.gather(self.map.synthesise(activation, weights["D"]), cells.lower.shape)
 
     def products(self, shape: tuple[int, ...]) -> int:
         return 2 * self.depth * self.map.products(shape)
@@ -88,16 +80,6 @@ class ResidualNetwork(Architecture):
     It starts at random with ``B = 0``: a network that changes nothing. No batch normalisation.
     """
 
-    map: Map
-    depth: int
-
-    def __post_init__(self) -> None:
-        require_size("depth", self.depth, most=MOST_LAYERS)
-
-    @property
-    def layers(self) -> int:
-        return self.depth
-
     def shapes(self) -> dict[str, tuple[int, ...]]:
         kernel, channels = self.map.kernel_shape, self.map.channels
         shapes: dict[str, tuple[int, ...]] = {"A": kernel, "a": (channels,), "B": kernel}
@@ -110,14 +92,17 @@ class ResidualNetwork(Architecture):
     def start(self, generator: np.random.Generator) -> Start:
         return _glorot(self.shapes(), generator, silent=("B",))
 
-    def estimates(self, weights: Weights, cells: Box) -> Iterator[Array]:
-        shape, q = tuple(cells.lower.shape), self.map.lay_out(cells.centre)
-        h = _relu(self.map.analyse(q, weights["A"]) + weights["a"])
+    def activations(self, weights: Weights, cells: Box) -> Iterator[Array]:
+        h = _relu(self.map.analyse(self.map.lay_out(cells.centre), weights["A"]) + weights["a"])
         for layer in range(self.depth):
             W1, W2 = weights[f"W1.{layer}"], weights[f"W2.{layer}"]
             inner = _relu(h @ W1.T + weights[f"b1.{layer}"])
             h = _relu(inner @ W2.T + weights[f"b2.{layer}"] + h)
-            yield self.map.gather(q + self.map.synthesise(h, weights["B"]), shape)
+            yield h
+
+    def estimate(self, weights: Weights, cells: Box, activation: Array) -> Array:
+        change = self.map.synthesise(activation, weights["B"])
+        return cells.centre + self.map.gather(change, cells.lower.shape)
 
     def products(self, shape: tuple[int, ...]) -> int:
         outer = self.map.products(shape)
@@ -136,21 +121,15 @@ class LearnedPrimalDual(Architecture):
     dictionary scaled to norm 1, is not learned.
     """
 
-    map: Map
-    depth: int
     memory: int = 5
     width: int = 32
 
     fixed = ("K",)
 
     def __post_init__(self) -> None:
-        require_size("depth", self.depth, most=MOST_LAYERS)
+        super().__post_init__()
         require_size("memory", self.memory)
         require_size("width", self.width)
-
-    @property
-    def layers(self) -> int:
-        return self.depth
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         shapes: dict[str, tuple[int, ...]] = {"K": self.map.kernel_shape}
@@ -166,8 +145,8 @@ class LearnedPrimalDual(Architecture):
         K, norm = self.map.dictionary()
         return _glorot(self.shapes(), generator, silent=("primal2",)) | {"K": K / norm}
 
-    def estimates(self, weights: Weights, cells: Box) -> Iterator[Array]:
-        shape, q = tuple(cells.lower.shape), self.map.lay_out(cells.centre)
+    def activations(self, weights: Weights, cells: Box) -> Iterator[Array]:
+        q = self.map.lay_out(cells.centre)
         K, stack = weights["K"], namespace(q).concatenate
         seen = self.map.analyse(q, K)[..., None]
         y = zeros((*seen.shape[:-1], self.memory), q)
@@ -177,7 +156,10 @@ class LearnedPrimalDual(Architecture):
             y = y + self._cnn("dual", layer, weights, stack([y, forward, seen], -1))
             backward = self.map.synthesise(y[..., 0], K)[..., None]
             x = x + self._cnn("primal", layer, weights, stack([x, backward], -1))
-            yield self.map.gather(x[..., 0], shape)
+            yield x
+
+    def estimate(self, weights: Weights, cells: Box, activation: Array) -> Array:
+        return self.map.gather(activation[..., 0], cells.lower.shape)
 
     def _cnn(self, side: str, layer: int, weights: Weights, features: Array) -> Array:
         """Three small convolutions, ``(..., places, channels) -> (..., places, memory)``."""
@@ -214,29 +196,27 @@ class DeepPrimalDual(Architecture):
     non-local regulariser in place of ``|K s|_1``.
     """
 
-    body: ResidualNetwork
-    depth: int
-
-    def __post_init__(self) -> None:
-        require_size("depth", self.depth, most=MOST_LAYERS)
+    body_depth: int = 2
 
     @property
-    def layers(self) -> int:
-        return self.depth
+    def body(self) -> ResidualNetwork:
+        """The network that guesses."""
+        return ResidualNetwork(self.map, self.body_depth)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         steps = dict.fromkeys(("sigma", "tau", "pull"), (1,))
-        return self.body.shapes() | {"K": self.body.map.kernel_shape} | steps
+        return self.body.shapes() | {"K": self.map.kernel_shape} | steps
 
     def start(self, generator: np.random.Generator) -> Start:
-        K, norm = self.body.map.dictionary()
+        K, norm = self.map.dictionary()
         steps = {"sigma": 10.0, "tau": 0.1 / norm**2, "pull": 1.0}
         head = {name: np.full(1, step) for name, step in steps.items()}
         return self.body.start(generator) | {"K": K} | head
 
-    def estimates(self, weights: Weights, cells: Box) -> Iterator[Array]:
-        map, shape = self.body.map, tuple(cells.lower.shape)
-        *_, guess = self.body.estimates(weights, cells)
+    def activations(self, weights: Weights, cells: Box) -> Iterator[Array]:
+        map, body = self.map, self.body
+        *_, last = body.activations(weights, cells)
+        guess = body.estimate(weights, cells, last)
         u, lower, upper = map.lay_out(guess), map.lay_out(cells.lower), map.lay_out(cells.upper)
         K, sigma, tau = weights["K"], weights["sigma"][0], weights["tau"][0]
         pull = tau * weights["pull"][0] ** 2
@@ -247,10 +227,13 @@ class DeepPrimalDual(Architecture):
             before = x
             x = clip((x - tau * map.synthesise(y, K) + pull * u) / (1 + pull), lower, upper)
             x_bar = 2 * x - before
-            yield map.gather(x, shape)
+            yield x
+
+    def estimate(self, weights: Weights, cells: Box, activation: Array) -> Array:
+        return self.map.gather(activation, cells.lower.shape)
 
     def products(self, shape: tuple[int, ...]) -> int:
-        return self.body.products(shape) + 2 * self.depth * self.body.map.products(shape)
+        return self.body.products(shape) + 2 * self.depth * self.map.products(shape)
 
 
 def _glorot(
