@@ -102,7 +102,8 @@ def save(
     }
     tensors = network.weights
     if half:
-        tensors = {name: part.astype(np.float16) for name, part in tensors.items()}
+        with np.errstate(over="ignore"):
+            tensors = {name: part.astype(np.float16) for name, part in tensors.items()}
         if not all(np.isfinite(part).all() for part in tensors.values()):
             raise ValueError("some weights are too large for 16 bits; store them in 32")
     contents = safetensors.numpy.save(tensors, {METADATA_KEY: json.dumps(described, allow_nan=False)})

@@ -142,19 +142,22 @@ class ConvolutionalMap:
         """
         if x.ndim == 0 or 0 in x.shape:
             raise ValueError(f"this network takes signals of at least one sample, got shape {tuple(x.shape)}")
-        length = x.shape[-1]
+        xp, length = namespace(x), x.shape[-1]
         x = x.reshape(-1, length)
-        count = x.shape[0]
-        rows = [zeros((count, self.edge), x), x, zeros((count, -length % self.hop), x)]
-        xp = namespace(x)
-        return xp.concatenate([xp.concatenate(rows, -1).reshape(-1), zeros((self.edge,), x)])
+        before, after = (zeros((x.shape[0], size), x) for size in (self.edge, self.hop))
+        # Cut to size, since a tensor of as many zeros as are missing would tie a traced graph to its length.
+        rows = xp.concatenate([before, x, after], -1)[:, : self._span(length)]
+        return xp.concatenate([rows.reshape(-1), zeros((self.edge,), x)])
 
     def gather(self, x: Array, shape: tuple[int, ...]) -> Array:
         """Undo ``lay_out`` for signals that had this shape."""
         length = shape[-1]
-        span = self.edge + length + -length % self.hop
-        rows = x[: x.shape[-1] - self.edge].reshape(-1, span)
+        rows = x[: x.shape[-1] - self.edge].reshape(-1, self._span(length))
         return rows[:, self.edge : self.edge + length].reshape(shape)
+
+    def _span(self, length: int) -> int:
+        """How many samples a signal of this length takes: zeros before it, and whole hops."""
+        return self.edge + (length + self.hop - 1) // self.hop * self.hop
 
     def analyse(self, x: Array, kernel: Array) -> Array:
         """Correlate with the filters, ``(samples,) -> (views, channels)``."""

@@ -22,7 +22,7 @@ from pdrn.convex.arrays import Array, namespace, zeros
 from pdrn.convex.convolution import analyse
 from pdrn.convex.projections import clip
 from pdrn.nets.architecture import Architecture, Start, Weights
-from pdrn.nets.maps import Map, require_size
+from pdrn.nets.maps import ConvolutionalMap, Map, require_size
 from pdrn.nets.primal_dual import PrimalDual
 
 TAPS = 3
@@ -58,10 +58,12 @@ class LISTA(Architecture):
     def activations(self, weights: Weights, cells: Box) -> Iterator[Array]:
         E, D, threshold = weights["E"], weights["D"], abs(weights["threshold"])
         seen = self.map.analyse(self.map.lay_out(cells.centre), weights["W"])
+        inside = _inside(self.map, cells)
         a = _soft(seen, threshold)
         yield a
         for _ in range(self.depth - 1):
-            a = _soft(seen + a - self.map.analyse(self.map.synthesise(a, D), E), threshold)
+            s = inside * self.map.synthesise(a, D)
+            a = _soft(seen + a - self.map.analyse(s, E), threshold)
             yield a
 
     def estimate(self, weights: Weights, cells: Box, activation: Array) -> Array:
@@ -130,6 +132,8 @@ class LearnedPrimalDual(Architecture):
         super().__post_init__()
         require_size("memory", self.memory)
         require_size("width", self.width)
+        if isinstance(self.map, ConvolutionalMap) and self.map.edge == 0:
+            raise ValueError("signals would see each other; give the map a window longer than its hop")
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         shapes: dict[str, tuple[int, ...]] = {"K": self.map.kernel_shape}
@@ -148,28 +152,29 @@ class LearnedPrimalDual(Architecture):
     def activations(self, weights: Weights, cells: Box) -> Iterator[Array]:
         q = self.map.lay_out(cells.centre)
         K, stack = weights["K"], namespace(q).concatenate
+        inside = _inside(self.map, cells)[..., None]
         seen = self.map.analyse(q, K)[..., None]
         y = zeros((*seen.shape[:-1], self.memory), q)
         x = stack([q[..., None]] * self.memory, -1)
         for layer in range(self.depth):
             forward = self.map.analyse(x[..., 0], K)[..., None]
-            y = y + self._cnn("dual", layer, weights, stack([y, forward, seen], -1))
-            backward = self.map.synthesise(y[..., 0], K)[..., None]
-            x = x + self._cnn("primal", layer, weights, stack([x, backward], -1))
+            y = y + self._cnn("dual", layer, weights, stack([y, forward, seen], -1), 1.0)
+            backward = inside * self.map.synthesise(y[..., 0], K)[..., None]
+            x = x + self._cnn("primal", layer, weights, stack([x, backward], -1), inside)
             yield x
 
     def estimate(self, weights: Weights, cells: Box, activation: Array) -> Array:
         return self.map.gather(activation[..., 0], cells.lower.shape)
 
-    def _cnn(self, side: str, layer: int, weights: Weights, features: Array) -> Array:
-        """Three small convolutions, ``(..., places, channels) -> (..., places, memory)``."""
+    def _cnn(self, side: str, layer: int, weights: Weights, features: Array, inside: Any) -> Array:
+        """Do three small convolutions, ``(..., places, channels) -> (..., places, memory)``."""
         for stage in range(3):
             kernel, bias = weights[f"{side}{stage}.{layer}"], weights[f"{side}{stage}_bias.{layer}"]
             *batch, places, channels = features.shape
             edge = zeros((*batch, channels), features)
             flat = features.reshape(*batch, places * channels)
             padded = namespace(features).concatenate([edge, flat, edge], -1)
-            features = analyse(padded, kernel, hop=channels) + bias
+            features = inside * (analyse(padded, kernel, hop=channels) + bias)
             features = features if stage == 2 else _relu(features)
         return features
 
@@ -234,6 +239,11 @@ class DeepPrimalDual(Architecture):
 
     def products(self, shape: tuple[int, ...]) -> int:
         return self.body.products(shape) + 2 * self.depth * self.map.products(shape)
+
+
+def _inside(map: Map, cells: Box) -> Array:
+    """Ones where the signals are and zeros between them, where nothing may be seen of a neighbour."""
+    return map.lay_out(namespace(cells.lower).ones_like(cells.lower))
 
 
 def _glorot(
