@@ -1,10 +1,10 @@
-"""Run every benchmark, or those named: ``python -m benchmarks [speed] [convergence] [audio]``."""
+"""Run every benchmark, or those named: ``python -m benchmarks [speed] [convergence] [audio] [networks]``."""
 
 import sys
 
-from benchmarks import audio, convergence, speed
+from benchmarks import audio, convergence, networks, speed
 
-ALL = {"speed": speed.main, "convergence": convergence.main, "audio": audio.main}
+ALL = {"speed": speed.main, "convergence": convergence.main, "audio": audio.main, "networks": networks.main}
 
 names = sys.argv[1:] or list(ALL)
 if unknown := set(names) - set(ALL):

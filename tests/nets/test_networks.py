@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.convex.laws import cells, normal, seeds
 from tests.nets.plans import ALL, CONVOLUTIONAL, DENSE, FAMILY, WIDE, cells_for, disturbed
+from threadpoolctl import threadpool_info
 
 from pdrn.convex import DCT, ChambollePock, Convolution, Dense, dequantization, solve
 from pdrn.nets import ConvolutionalMap, DenseMap, Network, PrimalDual, starts
@@ -271,3 +272,26 @@ def test_a_wide_network_starts_at_the_dictionary_that_it_is_given():
     tau = 1 / (2 * np.linalg.norm(K, 2) ** 2)
     iterate = solve(dequantization(lower, upper, Dense(K)), ChambollePock(2.0, tau), iterations=4).x
     assert np.allclose(Network(plan, weights)(lower, upper), iterate, atol=1e-12)
+
+
+def blas_threads():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+@pytest.mark.parametrize("threads", [1, 2, None])
+def test_matrix_products_take_as_many_threads_as_they_are_told(threads, monkeypatch):
+    seen = []
+    plan = PrimalDual(DENSE, 1)
+    numpy_network = Network(plan, plan.start(np.random.default_rng(0)), threads)
+    monkeypatch.setattr(DenseMap, "analyse", lambda self, x, W: seen.append(blas_threads()) or x @ W.T)
+    before = blas_threads()
+    numpy_network(*cells(1, 16))
+    assert seen == [before if threads is None else {threads}]
+    assert blas_threads() == before
+
+
+def test_one_thread_is_the_default():
+    plan = PrimalDual(DENSE, 1)
+    assert Network.started(plan).threads == 1
+    with pytest.raises(ValueError, match="threads must be"):
+        Network(plan, plan.start(np.random.default_rng(0)), threads=0)

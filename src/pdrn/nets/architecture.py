@@ -98,4 +98,6 @@ def _cells(weights: Weights, lower: Array, upper: Array) -> tuple[Box, Box]:
     """Return the cells as they came, and in the type that is computed in."""
     outer = cells(lower, upper)
     like = next(iter(weights.values()))
+    if lower.dtype == like.dtype:
+        return outer, outer
     return outer, Box(convert(lower, like), convert(upper, like))

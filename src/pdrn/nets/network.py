@@ -9,6 +9,8 @@ import numpy as np
 
 from pdrn.convex.arrays import Array, require_finite, set_field
 from pdrn.nets.architecture import Architecture, restore, restore_by_layer
+from pdrn.nets.maps import require_size
+from pdrn.nets.threads import limited
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -33,6 +35,8 @@ class Network:
 
     architecture: Architecture
     weights: Arrays
+    threads: int | None = 1
+    """How many threads matrix products take; None leaves that to NumPy."""
 
     def __post_init__(self) -> None:
         check_weights(self.architecture, {name: part.shape for name, part in self.weights.items()})
@@ -42,6 +46,8 @@ class Network:
             raise ValueError(f"the weights must be all float32 or all float64, got {sorted(map(str, types))}")
         for name, part in self.weights.items():
             require_finite(part, name)
+        if self.threads is not None:
+            require_size("threads", self.threads)
 
     @classmethod
     def started(
@@ -53,15 +59,18 @@ class Network:
 
     def astype(self, dtype: Any) -> Network:
         """Return the network with weights of another type."""
-        return Network(self.architecture, {name: part.astype(dtype) for name, part in self.weights.items()})
+        weights = {name: part.astype(dtype) for name, part in self.weights.items()}
+        return Network(self.architecture, weights, self.threads)
 
     def __call__(self, lower: Array, upper: Array) -> Array:
         """Restore signals inside their cells, ``(..., n) -> (..., n)``."""
-        return restore(self.architecture, self.weights, lower, upper)
+        with limited(self.threads):
+            return restore(self.architecture, self.weights, lower, upper)
 
     def by_layer(self, lower: Array, upper: Array) -> list[Array]:
         """Return the estimates of all layers; the last is the result."""
-        return restore_by_layer(self.architecture, self.weights, lower, upper)
+        with limited(self.threads):
+            return restore_by_layer(self.architecture, self.weights, lower, upper)
 
 
 def check_weights(architecture: Architecture, found: dict[str, tuple[int, ...]]) -> None:
