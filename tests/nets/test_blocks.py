@@ -67,14 +67,15 @@ def test_one_network_holds_a_dual_and_a_primal_residual_network(seed):
         PrimalDualBlock(lambda x, W=w: x @ W.T, lambda y, V=v: y @ V.T) for w, v in zip(W, V, strict=True)
     ]
     x0 = normal(seed + 2, SIZE, scale=0.2)
-    steps = list(unrolled(blocks, F, G, x0))
-    x, y = [x0] + [step.x for step in steps], [0.0] + [step.y for step in steps]
-    for layer in range(1, 5):
-        inner = primal(y[layer] @ V[layer - 1].T + x[layer - 1])
-        assert np.allclose(dual(inner @ W[layer].T + y[layer]), y[layer + 1], atol=1e-12)
+    x, y = [x0], [np.zeros(SIZE), dual(x0 @ W[0].T)]
     for layer in range(5):
-        inner = dual(x[layer] @ W[layer].T + y[layer])
-        assert np.allclose(primal(inner @ V[layer].T + x[layer]), x[layer + 1], atol=1e-12)
+        x.append(primal(dual(x[layer] @ W[layer].T + y[layer]) @ V[layer].T + x[layer]))
+        if layer:
+            inner = primal(y[layer] @ V[layer - 1].T + x[layer - 1])
+            y.append(dual(inner @ W[layer].T + y[layer]))
+    for step, primal_reading, dual_reading in zip(unrolled(blocks, F, G, x0), x[1:], y[1:], strict=True):
+        assert np.allclose(step.x, primal_reading, atol=1e-12)
+        assert np.allclose(step.y, dual_reading, atol=1e-12)
 
 
 @given(seeds)

@@ -10,7 +10,8 @@ import pytest
 import safetensors.numpy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.nets.plans import ALL, FAMILY, cells_for, disturbed
+from tests.convex.laws import normal
+from tests.nets.plans import ALL, DENSE, FAMILY, cells_for, disturbed
 
 from pdrn.nets import Network, PrimalDual
 from pdrn.nets.checkpoint import METADATA_KEY, Provenance, load, save
@@ -78,6 +79,32 @@ def test_weights_beyond_half_precision_are_not_halved(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("view", [lambda a: a.T, lambda a: np.repeat(a, 2, 0)[::2], np.asfortranarray])
+def test_arrays_in_any_order_come_back(view, tmp_path):
+    plan = PrimalDual(DENSE, 1)
+    weights = {name: view(normal(1, 16, 16)) for name in plan.shapes()}
+    save(tmp_path / "net", Network(plan, weights))
+    assert np.array_equal(load(tmp_path / "net")[0].weights["W.0"], weights["W.0"])
+
+
+def test_what_could_not_be_read_is_not_written(tmp_path):
+    network = Network.started(PLAN)
+    for training in ({"a": np.float32(1)}, {"a": tmp_path}, {"a": float("nan")}):
+        with pytest.raises(ValueError, match="cannot be written as JSON"):
+            save(tmp_path / "net", network, Provenance(training=training))
+    network.weights["W.0"][0, 0] = np.nan
+    with pytest.raises(ValueError, match=r"W\.0 holds NaN"):
+        save(tmp_path / "net", network)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_file_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe", "/dev/null"):
+        with pytest.raises(ValueError, match="is not a file"):
+            load(path)
+
+
 def test_nothing_is_overwritten_by_surprise(file):
     before = file.read_bytes()
     with pytest.raises(ValueError, match="there already"):
@@ -132,6 +159,11 @@ def test_descriptions_that_make_no_sense_are_refused(file):
         ("[" * 100_000, "damaged"),
         (changed(good, "format", to=99), "newer than this version reads; update"),
         (changed(good, "format", to="1"), "damaged"),
+        (changed(good, "format", to=0), "damaged"),
+        (changed(good, "provenance", "data", to="\ud800"), "damaged"),
+        (json.dumps(good).replace('"seed": 3', '"seed": NaN'), "damaged"),
+        (changed(good, "architecture", "theta", to=[0.5]), "makes no sense"),
+        (changed(good, "architecture", "theta", to=True), "theta must be"),
         (changed(good, "architecture", to="PrimalDual"), "no architecture"),
         (changed(good, "architecture", to=good["architecture"]["map"]), "no architecture"),
         (changed(good, "architecture", "kind", to="os.system"), "knows no network part called 'os.system'"),

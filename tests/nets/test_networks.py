@@ -1,5 +1,7 @@
 """The networks: Chambolle-Pock at the start, inside the cells always, the same in both backends."""
 
+import threading
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,9 @@ from threadpoolctl import threadpool_info
 
 from pdrn.convex import DCT, ChambollePock, Convolution, Dense, dequantization, solve
 from pdrn.nets import ConvolutionalMap, DenseMap, Network, PrimalDual, starts
-from pdrn.nets.modules import NetworkModule
+from pdrn.nets.modules import NetworkModule, as_module
+from pdrn.nets.related import LearnedPrimalDual
+from pdrn.nets.threads import limited
 
 each_plan = pytest.mark.parametrize("plan", ALL.values(), ids=ALL)
 
@@ -55,8 +59,9 @@ def test_every_layer_is_an_iterate_of_the_solver_on_signals(tying, theta, seed, 
 def any_cells(draw_seed, shape, dtype):
     """Bounded, half-open, unbounded and empty cells at every scale."""
     generator = np.random.default_rng(draw_seed)
-    centre = generator.standard_normal(shape) * 10.0 ** generator.integers(-6, 7, shape)
-    radius = np.abs(generator.standard_normal(shape)) * 10.0 ** generator.integers(-6, 7, shape)
+    largest = 30 if dtype == np.float32 else 300
+    centre = generator.standard_normal(shape) * 10.0 ** generator.integers(-largest, largest, shape)
+    radius = np.abs(generator.standard_normal(shape)) * 10.0 ** generator.integers(-largest, largest, shape)
     radius[generator.random(shape) < 0.1] = 0
     lower, upper = (centre - radius).astype(dtype), (centre + radius).astype(dtype)
     lower[generator.random(shape) < 0.1] = -np.inf
@@ -82,7 +87,7 @@ def test_the_result_is_in_its_cells_whatever_the_weights_are(plan, seed, scale, 
     assert np.isfinite(restored).all()
     assert ((lower <= restored) & (restored <= upper)).all()
     with torch.no_grad():
-        tensor = NetworkModule.of(numpy_network)(torch.tensor(lower), torch.tensor(upper)).numpy()
+        tensor = as_module(numpy_network)(torch.tensor(lower), torch.tensor(upper)).numpy()
     assert tensor.dtype == dtype
     assert np.isfinite(tensor).all()
     assert ((lower <= tensor) & (tensor <= upper)).all()
@@ -111,7 +116,7 @@ def test_no_training_leads_out_of_the_cells(map):
 def test_numpy_and_torch_agree(plan, dtype, tolerance, seed):
     numpy_network = disturbed(plan, seed, dtype=dtype)
     lower, upper = cells_for(plan, seed, dtype)
-    module = NetworkModule.of(numpy_network)
+    module = as_module(numpy_network)
     tensors = module.by_layer(torch.tensor(lower), torch.tensor(upper))
     for array, tensor in zip(numpy_network.by_layer(lower, upper), tensors, strict=True):
         assert array.dtype == dtype
@@ -214,10 +219,15 @@ def test_multiplications_are_counted(plan, shape, products):
         (lambda: PrimalDual(DENSE, 2, tying="knot"), "tying must be"),
         (lambda: PrimalDual(DENSE, 2, learn_theta=True), "learn_theta must be"),
         (lambda: PrimalDual(DENSE, 2, theta=float("nan")), "theta must be"),
+        (lambda: PrimalDual(DENSE, 2, theta=True), "theta must be"),
+        (lambda: PrimalDual(DENSE, 2, theta=np.array([0.5])), "theta must be"),
+        (lambda: DenseMap(4, False), "coefficients must be"),
+        (lambda: LearnedPrimalDual(ConvolutionalMap(4, 8, 8), 2), "a window longer than its hop"),
+        (lambda: PrimalDual(DENSE, 2).reach, "sees its frame"),
         (lambda: PrimalDual(16, 2), "needs a DenseMap or a ConvolutionalMap"),
         (lambda: DenseMap(0), "samples must be"),
         (lambda: ConvolutionalMap(4, 10, 4), "whole number of hops"),
-        (lambda: PrimalDual(WIDE, 2).start(None), "pass a dictionary"),
+        (lambda: PrimalDual(WIDE, 2).start(None), "a dictionary of your own"),
     ],
 )
 def test_plans_that_make_no_sense_are_refused(make, message):
@@ -274,6 +284,47 @@ def test_a_wide_network_starts_at_the_dictionary_that_it_is_given():
     assert np.allclose(Network(plan, weights)(lower, upper), iterate, atol=1e-12)
 
 
+@given(seeds)
+def test_memory_is_what_the_docs_say(seed):
+    """W x + M y + b with a matrix that is not symmetric, and one number per channel; and W x + b."""
+    lower, upper = cells(seed, 16)
+    q = (lower + upper) / 2
+    for memory in ("mix", "gain", "bias"):
+        plan = PrimalDual(DENSE, 2, memory)
+        weights = {name: normal(seed + i, *shape) for i, (name, shape) in enumerate(plan.shapes().items())}
+        y = np.clip(weights["W.0"] @ q + weights["b.0"], -1, 1)
+        x = np.clip(q + weights["V.0"].T @ y, lower, upper)
+        M = weights.get("M.0", np.zeros(16))
+        remembered = M @ y if memory == "mix" else M * y
+        y = np.clip(weights["W.1"] @ x + remembered + weights["b.1"], -1, 1)
+        x = np.clip(x + weights["V.1"].T @ y, lower, upper)
+        assert np.allclose(Network(plan, weights)(lower, upper), x, atol=1e-12)
+
+
+@pytest.mark.parametrize("sizes", [(10, 8, 4), (10, 8, 8), (16, 32, 2), (6, 16, 1), (64, 80, 40)])
+def test_default_steps_converge_on_signals_of_any_length(sizes):
+    map = ConvolutionalMap(*sizes)
+    for kernel in (map.dictionary()[0], np.abs(map.dictionary()[0]), normal(1, *map.kernel_shape)):
+        bound = map.norm(kernel)
+        norms = [Convolution(kernel, map.hop, count).norm for count in (1, 10, 100)]
+        assert max(norms) <= bound * (1 + 1e-9)
+        assert bound <= 1.1 * norms[-1]
+
+
+def test_what_lies_beyond_its_reach_does_not_change_a_sample():
+    plan = PrimalDual(CONVOLUTIONAL, 3, "mix")
+    numpy_network = disturbed(plan, 3, scale=0.01)
+    q, distance = normal(3, 100, scale=0.02), np.abs(np.arange(100) - 50)
+
+    def restored(q):
+        return numpy_network(q - 5, q + 5)[50]  # wide cells: no clip hides what is seen
+
+    beyond = np.where(distance > plan.reach + CONVOLUTIONAL.hop, 0.01, 0.0)
+    within = np.where(distance > plan.reach - CONVOLUTIONAL.hop, 0.01, 0.0)
+    assert abs(restored(q + beyond) - restored(q)) < 1e-12
+    assert abs(restored(q + within) - restored(q)) > 1e-9
+
+
 def blas_threads():
     return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
 
@@ -295,3 +346,28 @@ def test_one_thread_is_the_default():
     assert Network.started(plan).threads == 1
     with pytest.raises(ValueError, match="threads must be"):
         Network(plan, plan.start(np.random.default_rng(0)), threads=0)
+
+
+def test_limits_of_several_threads_do_not_disturb_each_other():
+    """The first to come is the first to go: the other keeps its limit, and in the end all is as before."""
+    before = blas_threads()
+    entered, left = threading.Event(), threading.Event()
+    seen = []
+
+    def second():
+        with limited(1):
+            entered.set()
+            left.wait()
+            seen.append(blas_threads())
+
+    with limited(1):
+        other = threading.Thread(target=second)
+        other.start()
+        entered.wait()
+    left.set()
+    other.join()
+    assert seen == [{1}]
+    assert blas_threads() == before
+    with pytest.raises(KeyError), limited(1):
+        raise KeyError
+    assert blas_threads() == before

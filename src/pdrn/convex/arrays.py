@@ -122,9 +122,10 @@ def norm(x: Array) -> Array:
 def all_true(condition: Any) -> bool:
     """Whether a condition, a plain bool or an array of them, holds everywhere.
 
-    While torch traces a graph nothing is known of the values, and every condition counts as met.
+    While torch traces a graph, and on the meta device, nothing is known of the values, and every condition
+    counts as met.
     """
-    if is_tensor(condition) and namespace(condition).compiler.is_compiling():
+    if is_tensor(condition) and (condition.is_meta or namespace(condition).compiler.is_compiling()):
         return True
     return bool(condition.all()) if hasattr(condition, "all") else bool(condition)
 

@@ -7,10 +7,14 @@ is ``window / hop`` of them side by side. Both directions are then one matrix pr
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from pdrn.convex.arrays import Array, convert, is_real, is_tensor, namespace, require_finite, zeros
-from pdrn.convex.operators import Operator
+from pdrn.convex.operators import NORM_TOLERANCE, Operator
 
 
 def views(x: Array, window: int, hop: int) -> Array:
@@ -55,6 +59,21 @@ def analyse(x: Array, filters: Array, hop: int) -> Array:
 def synthesise(y: Array, filters: Array, hop: int) -> Array:
     """Add up the filters, weighted, ``(..., views, filters) -> (..., samples)``: the adjoint of analysis."""
     return overlap_add(y @ filters, hop)
+
+
+def norm_on_long_signals(filters: np.ndarray[Any, Any], hop: int) -> float:
+    """Return a bound on the norm of a convolution over signals of any length, tight to a part in a thousand.
+
+    With the filters cut into blocks of one hop, ``K_0, ..., K_d``, the norm over endless signals is the
+    largest norm of ``sum_r K_r exp(i r w)`` over all w. Its square is a maximum of trigonometric polynomials
+    of degree d, which exceed their values at N equally spaced points by ``1 / cos(pi d / N)`` times at most.
+    """
+    channels, window = filters.shape
+    degree = window // hop - 1
+    points = max(1, 64 * degree)
+    symbols = np.fft.rfft(filters.reshape(channels, degree + 1, hop), points, axis=1).swapaxes(0, 1)
+    largest = np.linalg.svd(symbols, compute_uv=False).max()
+    return float(largest) / math.sqrt(math.cos(math.pi * degree / points)) * (1 + NORM_TOLERANCE)
 
 
 @dataclass(frozen=True, eq=False)

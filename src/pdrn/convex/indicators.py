@@ -106,7 +106,7 @@ class Box(Functional):
         has_lower, has_upper = xp.isfinite(self.lower), xp.isfinite(self.upper)
         a = xp.where(has_lower, self.lower, xp.where(has_upper, self.upper, 0.0))
         b = xp.where(has_upper, self.upper, a)
-        return xp.clip(a + (b - a) / 2, a, b)
+        return xp.clip(a / 2 + b / 2, a, b)
 
     @property
     def radius(self) -> Array:

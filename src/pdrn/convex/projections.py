@@ -13,6 +13,7 @@ def clip(x: Array, lower: Array, upper: Array, *, overwrite: bool = False) -> Ar
     """Project x onto the box [lower, upper].
 
     ``overwrite`` allows a NumPy array's memory to be reused for the result; tensors are never overwritten.
+    On a bound itself, the gradient of a tensor is 0 where bounds are numbers and 1 where they are tensors.
     """
     if is_tensor(x):
         if is_array(lower) or is_array(upper):

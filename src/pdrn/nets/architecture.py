@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from pdrn.convex import Box
-from pdrn.convex.arrays import Array, convert, namespace
+from pdrn.convex.arrays import Array, convert, is_real, map_arrays, namespace
 from pdrn.convex.problem import cells
 from pdrn.nets.maps import ConvolutionalMap, DenseMap, Map, require_size
 
@@ -62,7 +62,7 @@ class Architecture(ABC):
 
     @abstractmethod
     def products(self, shape: tuple[int, ...]) -> int:
-        """Count the multiplications of a forward pass for cells of this shape; a FLOP is half of one."""
+        """Count the multiply-adds of a forward pass for cells of this shape, two FLOPs each."""
 
     @property
     def parameter_count(self) -> int:
@@ -98,6 +98,15 @@ def _cells(weights: Weights, lower: Array, upper: Array) -> tuple[Box, Box]:
     """Return the cells as they came, and in the type that is computed in."""
     outer = cells(lower, upper)
     like = next(iter(weights.values()))
+    if not is_real(like):
+        raise ValueError(f"networks compute in float32 or float64, not in {like.dtype}; convert the weights")
     if lower.dtype == like.dtype:
         return outer, outer
-    return outer, Box(convert(lower, like), convert(upper, like))
+    return outer, map_arrays(outer, lambda bound: _converted(bound, like))
+
+
+def _converted(bound: Array, like: Array) -> Array:
+    """Return bounds in another type; those that it cannot hold become the largest that it can."""
+    xp = namespace(bound)
+    most = float(namespace(like).finfo(like.dtype).max)
+    return convert(xp.where(xp.isinf(bound), bound, xp.clip(bound, -most, most)), like)

@@ -115,7 +115,9 @@ class MixingBlock:
     tau: Step = 1.0
 
     def __call__(self, F: Functional, G: Functional, before: Activations) -> Activations:
-        v = plus(plus(self.W(before.x_bar), self.M(before.y)), self.b)
+        v = plus(self.W(before.x_bar), self.b)
+        if is_array(before.y):
+            v = plus(v, self.M(before.y))
         return _primal_step(self, G, before.x, F.prox_conjugate(v, self.sigma, overwrite=True))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -100,19 +101,25 @@ def save(
         "architecture": _encoded(network.architecture),
         "provenance": dataclasses.asdict(provenance or Provenance()),
     }
-    tensors = network.weights
+    tensors = dataclasses.replace(network).weights  # checked again: someone may have written to the arrays
     if half:
         with np.errstate(over="ignore"):
             tensors = {name: part.astype(np.float16) for name, part in tensors.items()}
         if not all(np.isfinite(part).all() for part in tensors.values()):
             raise ValueError("some weights are too large for 16 bits; store them in 32")
-    contents = safetensors.numpy.save(tensors, {METADATA_KEY: json.dumps(described, allow_nan=False)})
+    try:
+        description = json.dumps(described, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"the provenance cannot be written as JSON: {error}") from error
+    contents = safetensors.numpy.save(tensors, {METADATA_KEY: description})
     with whole_or_gone(path, overwrite) as stream:
         stream.write(contents)
 
 
 def load(path: str | os.PathLike[str]) -> tuple[Network, Provenance]:
     """Read a network and its provenance, refusing whatever is not exactly what the file says it is."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError(f"{path} is not a file; name one")
     try:
         with safetensors.safe_open(os.fspath(path), framework="numpy") as file:
             architecture, provenance = _description(file.metadata() or {})
@@ -134,10 +141,11 @@ def _description(metadata: Mapping[str, str]) -> tuple[Architecture, Provenance]
     if METADATA_KEY not in metadata:
         raise ValueError("it does not say what network it holds; was it written by another program?")
     try:
-        described = json.loads(metadata[METADATA_KEY])
-    except (json.JSONDecodeError, RecursionError) as error:
+        described = json.loads(metadata[METADATA_KEY], parse_constant=_no_number)
+        json.dumps(described, ensure_ascii=False).encode()  # no halves of characters
+    except (ValueError, RecursionError) as error:
         raise ValueError("its description is damaged") from error
-    if not isinstance(described, dict) or type(described.get("format")) is not int:
+    if not isinstance(described, dict) or type(described.get("format")) is not int or described["format"] < 1:
         raise ValueError("its description is damaged")
     if described["format"] > FORMAT:
         raise ValueError(f"it has format {described['format']}, newer than this version reads; update pdrn")
@@ -148,6 +156,10 @@ def _description(metadata: Mapping[str, str]) -> tuple[Architecture, Provenance]
     if not isinstance(provenance, dict):
         raise ValueError("its description has no provenance")
     return architecture, _made(Provenance, provenance)
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number")
 
 
 def _encoded(value: Any) -> Any:

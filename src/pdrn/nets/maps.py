@@ -15,15 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from pdrn.convex import Convolution
 from pdrn.convex.arrays import Array, namespace, set_field, zeros
-from pdrn.convex.convolution import analyse, synthesise
+from pdrn.convex.convolution import analyse, norm_on_long_signals, synthesise
 
 MOST = 2**20
 """No size of a map exceeds this: a guard against files from strangers."""
-
-VIEWS_FOR_NORM = 32
-"""The norm of a convolution grows with the signal's length, and is all but reached with this many views."""
 
 
 def require_size(name: str, value: object, least: int = 1, most: int = MOST) -> None:
@@ -41,7 +37,8 @@ class DenseMap:
 
     def __post_init__(self) -> None:
         require_size("samples", self.samples)
-        set_field(self, "coefficients", self.coefficients or self.samples)
+        if type(self.coefficients) is int and self.coefficients == 0:
+            set_field(self, "coefficients", self.samples)
         require_size("coefficients", self.coefficients)
 
     @property
@@ -85,7 +82,7 @@ class DenseMap:
         if self.coefficients != self.samples:
             raise ValueError(
                 f"a cosine transform has as many coefficients as samples, not {self.coefficients} and "
-                f"{self.samples}; pass a dictionary"
+                f"{self.samples}; start at a dictionary of your own: starts.chambolle_pock(..., dictionary=K)"
             )
         n = self.samples
         k, t = np.arange(n)[:, None], np.arange(n) + 0.5
@@ -97,9 +94,14 @@ class DenseMap:
         """Return the norm of a kernel's map."""
         return float(np.linalg.norm(kernel, 2))
 
+    def sizes(self, shape: tuple[int, ...]) -> tuple[int, int]:
+        """Return how many samples and coefficients cells of this shape are laid out as."""
+        frames = math.prod(shape[:-1])
+        return frames * self.samples, frames * self.coefficients
+
     def products(self, shape: tuple[int, ...]) -> int:
-        """Count the multiplications of one map for cells of this shape."""
-        return math.prod(shape[:-1]) * self.samples * self.coefficients
+        """Count the multiply-adds of one map for cells of this shape."""
+        return self.sizes(shape)[1] * self.samples
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,8 @@ class ConvolutionalMap:
         """Put signals ``(..., length)`` one after another with zeros between, so that no view sees two.
 
         A batch is then one long signal, which makes every map one large matrix product. What stands between
-        are cells that hold nothing but zero: whatever the maps write there is projected away.
+        are cells that hold nothing but zero: whatever number the maps write there is projected away. (Not so
+        where numbers overflow: then signals of a batch may spoil each other, though all stay in their cells.)
         """
         if x.ndim == 0 or 0 in x.shape:
             raise ValueError(f"this network takes signals of at least one sample, got shape {tuple(x.shape)}")
@@ -182,14 +185,17 @@ class ConvolutionalMap:
         return waves, self.norm(waves)
 
     def norm(self, kernel: np.ndarray[Any, Any]) -> float:
-        """Return the norm of a kernel's map on a long signal."""
-        return Convolution(kernel, self.hop, VIEWS_FOR_NORM).norm
+        """Return a bound on the norm of a kernel's map that holds for signals of any length."""
+        return norm_on_long_signals(kernel, self.hop)
+
+    def sizes(self, shape: tuple[int, ...]) -> tuple[int, int]:
+        """Return how many samples and coefficients cells of this shape are laid out as."""
+        samples = math.prod(shape[:-1]) * self._span(shape[-1])
+        return samples + self.edge, samples // self.hop * self.channels
 
     def products(self, shape: tuple[int, ...]) -> int:
-        """Count the multiplications of one map for cells of this shape."""
-        *batch, length = shape
-        count = -(-length // self.hop) + self.window // self.hop - 1
-        return math.prod(batch) * count * self.channels * self.window
+        """Count the multiply-adds of one map for cells of this shape."""
+        return self.sizes(shape)[1] * self.window
 
 
 Map = DenseMap | ConvolutionalMap

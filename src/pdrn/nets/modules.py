@@ -31,6 +31,8 @@ class NetworkModule(nn.Module):
         self, architecture: Architecture, weights: Start | None = None, *, dtype: torch.dtype = torch.float32
     ) -> None:
         super().__init__()
+        if dtype not in (torch.float32, torch.float64):
+            raise ValueError(f"networks compute in float32 or float64, not in {dtype}; try torch.autocast")
         self.architecture = architecture
         weights = architecture.start(np.random.default_rng(0)) if weights is None else weights
         check_weights(architecture, {name: np.shape(part) for name, part in weights.items()})
@@ -47,24 +49,25 @@ class NetworkModule(nn.Module):
         for kind, parameters in lists.items():
             self.add_module(kind, nn.ParameterList(parameters))
 
-    @classmethod
-    def of(cls, network: Network) -> NetworkModule:
-        """Return a NumPy network as a module, to train it further."""
-        dtype = torch.float64 if next(iter(network.weights.values())).dtype == np.float64 else torch.float32
-        return NetworkModule(network.architecture, network.weights, dtype=dtype)
-
     def network(self) -> Network:
         """Return the NumPy network with the weights as they are now."""
         arrays = {name: part.cpu().numpy().copy() for name, part in self.state_dict().items()}
         return Network(self.architecture, arrays)
 
     def _weights(self) -> Weights:
-        return dict(self.named_parameters()) | dict(self.named_buffers())
+        return {name: self._tensor(name) for name in self.architecture.shapes()}
+
+    def _tensor(self, name: str) -> Tensor:
+        kind, _, index = name.partition(".")
+        part: Any = getattr(self, kind)
+        tensor: Tensor = part[int(index)] if index else part
+        return tensor
 
     def forward(self, lower: Tensor, upper: Tensor) -> Tensor:
         """Restore signals inside their cells, ``(..., n) -> (..., n)``.
 
         For the paper's quantizer the cells of a quantized signal q are ``q - step / 2`` and ``q + step / 2``.
+        Cells are checked; in a compiled or exported graph they are not.
         """
         restored: Tensor = restore(self.architecture, self._weights(), lower, upper)
         return restored
@@ -75,6 +78,12 @@ class NetworkModule(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.architecture}, {self.architecture.parameter_count:,} parameters"
+
+
+def as_module(network: Network) -> NetworkModule:
+    """Return a NumPy network as a module, to train it further."""
+    dtype = torch.float64 if next(iter(network.weights.values())).dtype == np.float64 else torch.float32
+    return NetworkModule(network.architecture, network.weights, dtype=dtype)
 
 
 class PDN(NetworkModule):

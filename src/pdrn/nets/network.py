@@ -40,7 +40,8 @@ class Network:
 
     def __post_init__(self) -> None:
         check_weights(self.architecture, {name: part.shape for name, part in self.weights.items()})
-        set_field(self, "weights", {name: self.weights[name] for name in self.architecture.shapes()})
+        arrays = {name: np.ascontiguousarray(self.weights[name]) for name in self.architecture.shapes()}
+        set_field(self, "weights", arrays)
         types = {part.dtype for part in self.weights.values()}
         if types not in ({np.dtype(np.float32)}, {np.dtype(np.float64)}):
             raise ValueError(f"the weights must be all float32 or all float64, got {sorted(map(str, types))}")

@@ -9,7 +9,7 @@ import warnings
 import torch
 
 from pdrn.audio.placing import whole_or_gone
-from pdrn.nets.modules import NetworkModule
+from pdrn.nets.modules import as_module
 from pdrn.nets.network import Network
 
 EXAMPLE_LENGTH = 4096
@@ -23,7 +23,7 @@ def export(path: str | os.PathLike[str], network: Network, *, overwrite: bool = 
     the type of the weights. The batch may have any size, and so may signals, unless the network takes frames
     of one length.
     """
-    module = NetworkModule.of(network).eval()
+    module = as_module(network).eval()
     frame_length = network.architecture.map.frame_length
     dtype = next(iter(module.state_dict().values())).dtype
     example = torch.zeros(2, frame_length or EXAMPLE_LENGTH, dtype=dtype)

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from pdrn.convex import L1, Box
-from pdrn.convex.arrays import Array
+from pdrn.convex.arrays import Array, is_array, map_arrays, set_field
 from pdrn.nets.architecture import Architecture, Start, Weights
 from pdrn.nets.blocks import (
     Activations,
@@ -24,6 +24,7 @@ from pdrn.nets.blocks import (
     PrimalDualResidualBlock,
     unrolled,
 )
+from pdrn.nets.maps import ConvolutionalMap
 from pdrn.nets.starts import chambolle_pock
 
 Memory = Literal["dual", "bias", "gain", "mix"]
@@ -77,8 +78,9 @@ class PrimalDual(Architecture):
                 raise ValueError(
                     f"{name} must be one of {', '.join(get_args(choices))}, got {getattr(self, name)!r}"
                 )
-        if not np.isfinite(self.theta):
-            raise ValueError(f"theta must be finite, got {self.theta}")
+        if isinstance(self.theta, bool) or is_array(self.theta) or not np.isfinite(self.theta):
+            raise ValueError(f"theta must be one finite number, got {self.theta!r}")
+        set_field(self, "theta", float(self.theta))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         kernel, channels = self.map.kernel_shape, self.map.channels
@@ -107,16 +109,22 @@ class PrimalDual(Architecture):
         return [self._block(layer, weights) for layer in range(self.depth)]
 
     def activations(self, weights: Weights, cells: Box) -> Iterator[Activations]:
-        box = Box(self.map.lay_out(cells.lower), self.map.lay_out(cells.upper))
+        box = map_arrays(cells, self.map.lay_out)
         return unrolled(self.blocks(weights), L1(), box, box.centre)
 
     def estimate(self, weights: Weights, cells: Box, activation: Activations) -> Array:
         return self.map.gather(activation.x, cells.lower.shape)
 
     def products(self, shape: tuple[int, ...]) -> int:
-        count = self.map.products(shape)
-        mixing = count // self.map.kernel_shape[1] * self.map.channels if self.memory == "mix" else 0
-        return 2 * self.depth * count + (self.depth - 1) * mixing
+        mixing = self.map.sizes(shape)[1] * self.map.channels if self.memory == "mix" else 0
+        return 2 * self.depth * self.map.products(shape) + (self.depth - 1) * mixing
+
+    @property
+    def reach(self) -> int:
+        """How many samples before and after the one that it restores a convolutional network sees."""
+        if not isinstance(self.map, ConvolutionalMap):
+            raise ValueError("a network on frames sees its frame, and nothing else")
+        return self.depth * self.map.edge
 
     def _block(self, layer: int, weights: Weights) -> Block:
         W, V = self._maps(layer, weights)
@@ -127,7 +135,8 @@ class PrimalDual(Architecture):
         if self.memory == "bias" or layer == 0:  # there is nothing to remember in the first layer
             return PrimalDualResidualBlock(W, V, b, theta)
         M = weights[f"M.{layer - 1}"]
-        return MixingBlock(W, V, (lambda y: y * M) if self.memory == "gain" else (lambda y: y @ M), b, theta)
+        remember = (lambda y: y * M) if self.memory == "gain" else (lambda y: y @ M.T)
+        return MixingBlock(W, V, remember, b, theta)
 
     def _maps(self, layer: int, weights: Weights) -> tuple[LinearMap, LinearMap]:
         analyse, synthesise = self.map.analyse, self.map.synthesise

@@ -108,7 +108,7 @@ class ResidualNetwork(Architecture):
 
     def products(self, shape: tuple[int, ...]) -> int:
         outer = self.map.products(shape)
-        inner = outer // self.map.kernel_shape[1] * self.map.channels
+        inner = self.map.sizes(shape)[1] * self.map.channels
         return 2 * self.depth * inner + 2 * outer
 
 
@@ -179,17 +179,14 @@ class LearnedPrimalDual(Architecture):
         return features
 
     def products(self, shape: tuple[int, ...]) -> int:
-        maps = self.map.products(shape)
-        coefficients = maps // self.map.kernel_shape[1]
-        samples = maps // self.map.channels
-        small = {"dual": coefficients, "primal": samples}
+        samples, coefficients = self.map.sizes(shape)
         cnn = sum(
             math.prod(size) * places
-            for side, places in small.items()
+            for side, places in (("dual", coefficients), ("primal", samples))
             for name, size in self.shapes().items()
             if name.startswith(side) and len(size) == 2
         )
-        return (2 * self.depth + 1) * maps + cnn
+        return (2 * self.depth + 1) * self.map.products(shape) + cnn
 
 
 @dataclass(frozen=True)

@@ -6,21 +6,51 @@ thread waits for the one that was put aside. So one is the default, and more are
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 from typing import Any
+
+_lock = Lock()
+_limits: list[int] = []
+"""The limits that hold now, of all Python threads: NumPy's library has one setting for the whole process."""
+
+_before: list[int] = []
+"""How many threads each library took before the first of them."""
+
+
+@contextmanager
+def limited(threads: int | None) -> Iterator[None]:
+    """Limit NumPy's matrix products to so many threads while the context lasts; None leaves them alone.
+
+    Where several limits hold at once, in several Python threads, the lowest counts.
+    """
+    if threads is None:
+        yield
+        return
+    with _lock:
+        if not _limits:
+            _before[:] = [library.get_num_threads() for library in _libraries()]
+        _limits.append(threads)
+        _apply()
+    try:
+        yield
+    finally:
+        with _lock:
+            _limits.remove(threads)
+            _apply()
 
 
 @cache
-def _controller() -> Any:
+def _libraries() -> list[Any]:
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
-def limited(threads: int | None) -> AbstractContextManager[Any]:
-    """Limit NumPy's matrix products to so many threads while the context lasts; None leaves them alone."""
-    if threads is None:
-        return nullcontext()
-    context: AbstractContextManager[Any] = _controller().limit(limits=threads, user_api="blas")
-    return context
+def _apply() -> None:
+    for library, before in zip(_libraries(), _before, strict=True):
+        wanted = min(_limits) if _limits else before
+        if library.get_num_threads() != wanted:
+            library.set_num_threads(wanted)
