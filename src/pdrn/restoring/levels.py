@@ -1,0 +1,309 @@
+"""What is known about samples, and the cells that follow.
+
+Levels alone do not tell where the edges between them are: half-way is assumed, as for a converter that
+rounds, unless it is said to truncate.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, TypedDict
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pdrn.audio.cells import Cells, frozen
+from pdrn.audio.detection import Detection, Undetected, detect
+from pdrn.audio.files import PCM_BITS
+from pdrn.audio.g711 import ALaw, MuLaw
+from pdrn.audio.quantizers import MidRise, MidTread
+
+LAWS = {"mulaw": MuLaw(any_encoder=True), "alaw": ALaw(any_encoder=True)}
+LAW_OF_SUBTYPE = {"ULAW": "mulaw", "ALAW": "alaw"}
+
+_MOST_OFF = 1 / 8  # of a step: what storing the levels may have rounded away
+_SAME_STEP = 1e-3
+
+
+class Levels(Protocol):
+    """A description of the levels that samples have; its text is for people."""
+
+    def cells(self, samples: ArrayLike) -> Cells:
+        """Return the cells of samples at these levels, refusing others with a ValueError."""
+        ...
+
+
+@dataclass(frozen=True)
+class UniformLevels:
+    """Multiples of a step, or half-way between them, but not both; zero always counts as silence.
+
+    Parameters
+    ----------
+    step : float
+    bits : int, optional
+        With it, full scale is 2**bits steps and the outermost cells are open-ended.
+
+    Examples
+    --------
+    >>> cells = UniformLevels(1 / 4, bits=3).cells([0.125, 0.0, 0.875])
+    >>> cells.lo, cells.hi
+    (array([ 0.   , -0.125,  0.75 ]), array([0.25 , 0.125,   inf]))
+    """
+
+    step: float
+    bits: int | None = None
+
+    def __post_init__(self) -> None:
+        MidRise(self.bits or 32, self.step)  # refuses what no quantizer has
+
+    def cells(self, samples: ArrayLike) -> Cells:
+        """Return the cells, half a step to either side of each level."""
+        x = np.asarray(samples, dtype=np.float64)
+        halves = np.rint(x * (2 / self.step))
+        off = np.abs(x * (2 / self.step) - halves) > 2 * _MOST_OFF
+        odd = halves % 2 == 1
+        if odd.any():
+            off |= ~odd & (halves != 0)
+        rise, tread = MidRise(self.bits or 32, self.step), MidTread(self.bits or 32, self.step)
+        if self.bits:
+            off |= np.abs(x) > rise.limit
+        if off.any():
+            raise ValueError(
+                f"{x[off][0]:.6g} is no level of {self} like the others; name another bit depth or step, "
+                "or leave it out to have it detected"
+            )
+        between = rise.cells(rise.codes_of(np.where(odd, x, self.step / 2)))
+        at = tread.cells(tread.codes_of(np.where(odd, 0.0, x)))
+        return Cells(*frozen(np.where(odd, between.lo, at.lo), np.where(odd, between.hi, at.hi)))
+
+    def __str__(self) -> str:
+        return f"{self.bits} bits" if self.bits else f"a step of {self.step:.6g}"
+
+
+@dataclass(frozen=True)
+class LawLevels:
+    """Decoder outputs of G.711, whichever encoder made the codes: "mulaw" or "alaw"."""
+
+    law: str
+
+    def __post_init__(self) -> None:
+        if self.law not in LAWS:
+            raise ValueError(f"there are the laws {' and '.join(LAWS)}, got {self.law!r}")
+
+    def cells(self, samples: ArrayLike) -> Cells:
+        """Return the cells of the codes that decode to these samples."""
+        law = LAWS[self.law]
+        return law.cells(law.codes_of(samples))
+
+    def __str__(self) -> str:
+        return {"mulaw": "mu-law", "alaw": "A-law"}[self.law]
+
+
+@dataclass(frozen=True)
+class DetectedLevels:
+    """What `detect` found."""
+
+    found: Detection
+
+    def cells(self, samples: ArrayLike) -> Cells:
+        """Return the cells that the detected quantizer gives the samples."""
+        return self.found.cells(samples)
+
+    def __str__(self) -> str:
+        found = self.found
+        if isinstance(found.quantizer, MuLaw | ALaw):
+            return found.kind
+        return f"{found.effective_bits} bits in use, {found.kind}, a step of {found.quantizer.step:.6g}"
+
+
+@dataclass(frozen=True)
+class AnyLevels:
+    """Samples that were never rounded: every cell is a point."""
+
+    def cells(self, samples: ArrayLike) -> Cells:
+        """Return the samples themselves as cells."""
+        points = np.asarray(samples, dtype=np.float64)
+        return Cells(points, points)
+
+    def __str__(self) -> str:
+        return "exact samples"
+
+
+@dataclass(frozen=True)
+class TruncatedLevels:
+    """Levels that are the lower ends of their cells: a converter dropped what was above them."""
+
+    levels: Levels
+    step: float
+
+    def cells(self, samples: ArrayLike) -> Cells:
+        """Return the cells, from each level to the next."""
+        cells = self.levels.cells(samples)
+        return Cells(cells.lo + self.step / 2, cells.hi + self.step / 2)
+
+    def __str__(self) -> str:
+        return f"{self.levels}, truncated"
+
+
+@dataclass(frozen=True)
+class ClippedLevels:
+    """Levels of which those that reach the threshold stand for anything beyond it too.
+
+    Examples
+    --------
+    >>> cells = ClippedLevels(AnyLevels(), 0.5).cells([0.2, 0.5, -0.5])
+    >>> cells.lo, cells.hi
+    (array([ 0.2,  0.5, -inf]), array([ 0.2,  inf, -0.5]))
+    """
+
+    levels: Levels
+    threshold: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.threshold < math.inf:
+            raise ValueError(f"samples are clipped at a positive finite number, got {self.threshold}")
+
+    def cells(self, samples: ArrayLike) -> Cells:
+        """Return the cells, open-ended from the one that holds the threshold on."""
+        cells = self.levels.cells(samples)
+        reached = min(self.threshold, float(np.float32(self.threshold)))
+        return cells.opened(cells.lo <= -reached, (cells.hi > reached) | (cells.lo >= reached))
+
+    def __str__(self) -> str:
+        return f"{self.levels}, clipped at {self.threshold:g}"
+
+
+class LevelOptions(TypedDict, total=False):
+    """The fields of `Description` as keywords."""
+
+    bits: int | None
+    step: float | None
+    law: str | None
+    clip_at: float | None
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a user says about samples; what is left out is detected.
+
+    Parameters
+    ----------
+    bits : int, optional
+        Bit depth: levels are 2 / 2**bits apart, at whatever offset the samples show.
+    step : float, optional
+        Distance of two levels, instead of the bit depth.
+    law : str, optional
+        "mulaw" or "alaw", instead of either.
+    clip_at : float, optional
+        Where samples were cut off, on both sides of zero. On its own it says that nothing else happened
+        to them, beyond how they are stored.
+    truncated : bool
+        Whether the converter dropped bits instead of rounding.
+    """
+
+    bits: int | None = None
+    step: float | None = None
+    law: str | None = None
+    clip_at: float | None = None
+    truncated: bool = False
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("bits", "step", "law") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} say the same in different ways; pass one of them")
+        if self.truncated and self.law is not None:
+            raise ValueError("G.711 is not made by truncation; leave one of the two out")
+        self._named()
+        if self.clip_at is not None:
+            ClippedLevels(AnyLevels(), self.clip_at)
+
+    def _named(self) -> Levels | None:
+        """Return the levels that are named, without clipping, None where they are to be detected."""
+        if self.bits is not None:
+            return self._with_edges(UniformLevels(MidRise(self.bits).step, MidRise(self.bits).bits))
+        if self.step is not None:
+            if not 0 < self.step < math.inf:
+                raise ValueError(f"a step is a positive finite number, got {self.step}")
+            return self._with_edges(UniformLevels(self.step))
+        return None if self.law is None else LawLevels(self.law)
+
+    def _with_edges(self, levels: UniformLevels | DetectedLevels) -> Levels:
+        if not self.truncated:
+            return levels
+        if isinstance(levels, UniformLevels):
+            return TruncatedLevels(levels, levels.step)
+        quantizer = levels.found.quantizer
+        if isinstance(quantizer, MuLaw | ALaw):
+            raise Undetected(f"{levels} was found, which is not made by truncation; name the quantizer")
+        return TruncatedLevels(levels, quantizer.step)
+
+    def _clipped(self, levels: Levels) -> Levels:
+        return levels if self.clip_at is None else ClippedLevels(levels, self.clip_at)
+
+    def levels(self) -> Levels:
+        """Return the levels without looking at any sample, for streams."""
+        named = self._named()
+        if named is None and self.clip_at is None:
+            raise ValueError("a stream does not tell its levels beforehand; pass bits, step, law or clip_at")
+        return self._clipped(named or AnyLevels())
+
+    def levels_of(self, samples: NDArray[np.float64], subtype: str | None = None) -> Levels:
+        """Return the levels of these samples, which may be the beginning of more.
+
+        Parameters
+        ----------
+        samples : array, shape (channels, frames)
+            NaN marks missing ones.
+        subtype : str, optional
+            How a file stored them.
+
+        Raises
+        ------
+        ValueError
+            If they are none that were named, or `Undetected` if none were named and none can be told.
+        """
+        known = samples[~np.isnan(samples)]
+        named = self._named()
+        if named is None and subtype in LAW_OF_SUBTYPE and not self.truncated:
+            named = LawLevels(LAW_OF_SUBTYPE[subtype])
+        if named is None and self.clip_at is not None:
+            stored = PCM_BITS.get(subtype or "")
+            named = self._with_edges(UniformLevels(MidTread(stored).step, stored)) if stored else AnyLevels()
+        if named is None:
+            try:
+                return self._with_edges(DetectedLevels(detect(known if np.isnan(samples).any() else samples)))
+            except Undetected as reason:
+                raise Undetected(f"the levels cannot be told: {reason} (bits, step or law)") from reason
+        try:
+            named.cells(known)
+        except ValueError:
+            shifted = self._shifted(known)
+            if shifted is None:
+                raise
+            named = shifted
+        return self._clipped(named)
+
+    def _shifted(self, samples: NDArray[np.float64]) -> Levels | None:
+        """Return levels of the step that was named at an offset that the samples show, if they do."""
+        step = self.step or (MidRise(self.bits).step if self.bits else None)
+        try:
+            found = detect(samples)
+        except Undetected:
+            return None
+        if step is None or isinstance(found.quantizer, MuLaw | ALaw):
+            return None
+        same = abs(found.quantizer.step / step - 1) < _SAME_STEP
+        return self._with_edges(DetectedLevels(found)) if same else None
+
+
+def cells_of(samples: NDArray[np.float64], levels: Levels) -> Cells:
+    """Return the cells of samples, unbounded where NaN marks a missing one."""
+    known = ~np.isnan(samples)
+    if known.all():
+        return levels.cells(samples)
+    lo, hi = np.full(samples.shape, -np.inf), np.full(samples.shape, np.inf)
+    cells = levels.cells(samples[known])
+    lo[known], hi[known] = cells.lo, cells.hi
+    return Cells(*frozen(lo, hi))

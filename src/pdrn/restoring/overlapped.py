@@ -1,0 +1,101 @@
+"""Chambolle-Pock on overlapping frames, averaged: restores any cells, and nothing is learned.
+
+Every frame is a problem of its own: the signal in its cells whose cosine coefficients are sparsest,
+
+    min |w K x|_1   with   lo <= x <= hi,
+
+solved only so far as it helps. The weights w spare coefficients that stand out of the quantization error;
+`tuning` says how long the steps are. Each sample is the mean of its values in all frames that hold it,
+weighted by a window, and so lies in its cell as they all do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from pdrn.audio.cells import Cells, FloatArray
+from pdrn.audio.frames import cut, join
+from pdrn.convex import DCT, ChambollePock, dequantization, solve
+from pdrn.restoring.tuning import pace
+
+FRAME_SECONDS = 0.032
+OVERLAP = 8
+"""How many frames hold each sample."""
+
+ITERATIONS = 20
+
+_GRAIN = 64  # frame lengths are multiples: quick to transform, and whole hops
+_LONGEST_FRAME = 16384
+
+
+@dataclass(frozen=True)
+class OverlappedChambollePock:
+    """The method for a frame length, in samples, and a number of iterations per frame."""
+
+    frame_length: int = 512
+    iterations: int = ITERATIONS
+
+    def __post_init__(self) -> None:
+        if self.iterations < 1:
+            raise ValueError(f"at least one iteration is needed, got {self.iterations}")
+
+    @staticmethod
+    def at(sample_rate_hz: int, iterations: int | None = None) -> OverlappedChambollePock:
+        """Return the method with frames of 32 ms at this rate.
+
+        >>> OverlappedChambollePock.at(44100).frame_length
+        1408
+        """
+        grains = max(round(FRAME_SECONDS * sample_rate_hz / _GRAIN), 1)
+        length = min(grains * _GRAIN, _LONGEST_FRAME)
+        return OverlappedChambollePock(length, ITERATIONS if iterations is None else iterations)
+
+    @property
+    def hop(self) -> int:
+        """From one frame to the next."""
+        return self.frame_length // OVERLAP
+
+    @property
+    def context(self) -> int:
+        """A frame that holds the first sample of a block may begin this much earlier."""
+        return self.frame_length - self.hop
+
+    @cached_property
+    def _window(self) -> FloatArray:
+        return np.sqrt(np.hanning(self.frame_length + 2)[1:-1])
+
+    def restore(self, cells: Cells) -> FloatArray:
+        """Restore the middle of a stretch of one channel; see `Method`."""
+        lo, hi, centre, radius = (
+            cut(part.astype(np.float32), self.frame_length, self.hop)
+            for part in (cells.lo, cells.hi, cells.centre, cells.radius)
+        )
+        frames = self._solve(lo, hi, centre, radius)
+        return join(frames, cells.shape[-1] - 2 * self.context, self.hop, self._window)
+
+    def _solve(self, lo: FloatArray, hi: FloatArray, centre: FloatArray, radius: FloatArray) -> FloatArray:
+        """Return the restored frames, shape (frames, frame_length)."""
+        known = (radius > 0) & (radius < np.inf)
+        error = np.where(known, radius, 0).mean(-1) / np.maximum(known.mean(-1, dtype=np.float32), 1e-9)
+        level = np.sqrt((centre**2).mean(-1))
+        restored = centre.copy()
+        rows = np.flatnonzero(error > 0)
+        if rows.size:
+            error, level = error[rows, None], level[rows, None]
+            loudness = np.log2(np.maximum(level, 1e-6 * error) / error)
+            K = DCT(self.frame_length)
+            weight = _weights(K.apply(centre[rows]), error)
+            problem = dequantization(lo[rows], hi[rows], K, weight)
+            problem = replace(problem, weight=1 / (pace(loudness).astype(np.float32) * error))
+            restored[rows] = solve(problem, ChambollePock(), iterations=self.iterations).x
+        return restored
+
+
+def _weights(coefficients: FloatArray, error: FloatArray) -> FloatArray:
+    """Return 1 for coefficients far below the error, and less the more they stand out of it."""
+    power = np.pad(coefficients**2, [(0, 0), (1, 1)], "edge")
+    power = power[:, :-2] / 4 + power[:, 1:-1] / 2 + power[:, 2:] / 4
+    return 1 / (1 + np.sqrt(power) / error)

@@ -1,0 +1,23 @@
+"""How far Chambolle-Pock goes in a frame, by how loud the frame is against its cells.
+
+Steps are measured in cells. In a loud frame the quantization error is small against everything in it, and
+long steps towards sparsity would do more harm than good; in a quiet one, nearly all that is heard is error.
+`python -m benchmarks tuning` makes the table from speech; results/LOG.md has its figures.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pdrn.audio.cells import FloatArray
+
+LOUDNESS = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0)
+"""Binary logarithm of a frame's root mean square over the mean radius of its cells."""
+
+PACE = (0.8, 0.4, 0.2, 0.08, 0.06, 0.06, 0.05, 0.035, 0.025, 0.0125)
+"""Step tau of Chambolle-Pock in units of that radius."""
+
+
+def pace(loudness: FloatArray) -> FloatArray:
+    """Return the pace for each loudness, interpolated, constant beyond the ends of the table."""
+    return np.exp(np.interp(loudness, LOUDNESS, np.log(PACE)))
