@@ -7,7 +7,7 @@ rounds, unless it is said to truncate.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypedDict
 
 import numpy as np
@@ -19,7 +19,7 @@ from pdrn.audio.files import PCM_BITS
 from pdrn.audio.g711 import ALaw, MuLaw
 from pdrn.audio.quantizers import MidRise, MidTread
 
-LAWS = {"mulaw": MuLaw(any_encoder=True), "alaw": ALaw(any_encoder=True)}
+LAWS = {"mulaw": MuLaw(), "alaw": ALaw()}
 LAW_OF_SUBTYPE = {"ULAW": "mulaw", "ALAW": "alaw"}
 
 _MOST_OFF = 1 / 8  # of a step: what storing the levels may have rounded away
@@ -83,7 +83,7 @@ class UniformLevels:
 
 @dataclass(frozen=True)
 class LawLevels:
-    """Decoder outputs of G.711, whichever encoder made the codes: "mulaw" or "alaw"."""
+    """Decoder outputs of G.711: "mulaw" or "alaw". The cells are those of its tables."""
 
     law: str
 
@@ -102,9 +102,15 @@ class LawLevels:
 
 @dataclass(frozen=True)
 class DetectedLevels:
-    """What `detect` found."""
+    """What `detect` found; for G.711 with the cells of its tables, as for `LawLevels`."""
 
     found: Detection
+
+    def __post_init__(self) -> None:
+        quantizer = self.found.quantizer
+        if isinstance(quantizer, MuLaw | ALaw):
+            by_table = replace(self.found, quantizer=replace(quantizer, any_encoder=False))
+            object.__setattr__(self, "found", by_table)
 
     def cells(self, samples: ArrayLike) -> Cells:
         """Return the cells that the detected quantizer gives the samples."""
@@ -172,6 +178,29 @@ class ClippedLevels:
 
     def __str__(self) -> str:
         return f"{self.levels}, clipped at {self.threshold:g}"
+
+
+@dataclass(frozen=True)
+class BoundedLevels:
+    """Levels whose cells end at full scale, for output that can hold nothing beyond.
+
+    Examples
+    --------
+    >>> BoundedLevels(UniformLevels(1 / 4, bits=3)).cells([0.875]).hi
+    array([1.])
+    """
+
+    levels: Levels
+
+    def cells(self, samples: ArrayLike) -> Cells:
+        """Return what of each cell lies in [-1, 1], or is nearest to it."""
+        cells = self.levels.cells(samples)
+        lo = np.where(cells.lo < -1, np.minimum(cells.hi, -1), cells.lo)
+        hi = np.where(cells.hi > 1, np.maximum(cells.lo, 1), cells.hi)
+        return Cells(*frozen(lo, hi))
+
+    def __str__(self) -> str:
+        return str(self.levels)
 
 
 class LevelOptions(TypedDict, total=False):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pdrn.audio.cells import Cells, FloatArray
 from pdrn.audio.frames import cut, join
@@ -27,8 +28,17 @@ OVERLAP = 8
 
 ITERATIONS = 20
 
+CLIPPED_SHARE = 0.02
+CLIPPED_LOUDNESS = 8.0
+"""A frame is clipped if more than this share of its cells is open-ended, and its level so many radii."""
+
+DAMAGE_SCALE = 0.2
+DAMAGE_PATIENCE = 5
+"""Damaged frames: what stands out, in units of the level, and how many times more iterations they get."""
+
 _GRAIN = 64  # frame lengths are multiples: quick to transform, and whole hops
 _LONGEST_FRAME = 16384
+_FAINT = 1e-12
 
 
 @dataclass(frozen=True)
@@ -78,24 +88,41 @@ class OverlappedChambollePock:
 
     def _solve(self, lo: FloatArray, hi: FloatArray, centre: FloatArray, radius: FloatArray) -> FloatArray:
         """Return the restored frames, shape (frames, frame_length)."""
-        known = (radius > 0) & (radius < np.inf)
-        error = np.where(known, radius, 0).mean(-1) / np.maximum(known.mean(-1, dtype=np.float32), 1e-9)
+        finite = (radius > 0) & (radius < np.inf)
+        error = np.where(finite, radius, 0).mean(-1) / np.maximum(finite.mean(-1, dtype=np.float32), 1e-9)
         level = np.sqrt((centre**2).mean(-1))
+        damaged = _damaged(lo, hi, error, level)
+        quantized = ~damaged & (error > 0)
+        loudness = np.log2(np.maximum(level, _FAINT) / np.maximum(error, _FAINT))
+        steps = error * pace(loudness)
         restored = centre.copy()
-        rows = np.flatnonzero(error > 0)
-        if rows.size:
-            error, level = error[rows, None], level[rows, None]
-            loudness = np.log2(np.maximum(level, 1e-6 * error) / error)
-            K = DCT(self.frame_length)
-            weight = _weights(K.apply(centre[rows]), error)
-            problem = dequantization(lo[rows], hi[rows], K, weight)
-            problem = replace(problem, weight=1 / (pace(loudness).astype(np.float32) * error))
-            restored[rows] = solve(problem, ChambollePock(), iterations=self.iterations).x
+        for rows, scale, tau, iterations in (
+            (np.flatnonzero(quantized), error, steps, self.iterations),
+            (np.flatnonzero(damaged), DAMAGE_SCALE * level, level, DAMAGE_PATIENCE * self.iterations),
+        ):
+            if rows.size:
+                K = DCT(self.frame_length)
+                weight = _weights(K.apply(centre[rows]), scale[rows, None])
+                problem = dequantization(lo[rows], hi[rows], K, weight)
+                problem = replace(problem, weight=1 / tau[rows, None].astype(np.float32))
+                restored[rows] = solve(problem, ChambollePock(), iterations=iterations).x
         return restored
 
 
-def _weights(coefficients: FloatArray, error: FloatArray) -> FloatArray:
-    """Return 1 for coefficients far below the error, and less the more they stand out of it."""
+def _damaged(lo: FloatArray, hi: FloatArray, error: FloatArray, level: FloatArray) -> NDArray[np.bool_]:
+    """Tell which frames have more wrong with them than quantization: gaps, or peaks that were cut off.
+
+    A few open-ended cells are the outermost ones of a quantizer; many, in a frame whose other cells are
+    narrow, are clipping.
+    """
+    no_lo, no_hi = np.isneginf(lo), np.isposinf(hi)
+    gaps = (no_lo & no_hi).any(-1)
+    clipped = (no_lo ^ no_hi).mean(-1) > np.where(error > 0, CLIPPED_SHARE, 0)
+    return np.asarray((gaps | (clipped & (error < level / CLIPPED_LOUDNESS))) & (level > 0))
+
+
+def _weights(coefficients: FloatArray, scale: FloatArray) -> FloatArray:
+    """Return 1 for coefficients far below the scale, and less the more they stand out of it."""
     power = np.pad(coefficients**2, [(0, 0), (1, 1)], "edge")
     power = power[:, :-2] / 4 + power[:, 1:-1] / 2 + power[:, 2:] / 4
-    return 1 / (1 + np.sqrt(power) / error)
+    return 1 / (1 + np.sqrt(power) / scale)

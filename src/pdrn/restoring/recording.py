@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pdrn.audio.cells import Cells, frozen
+from pdrn.audio.cells import Cells
 from pdrn.audio.files import PCM_BITS, AudioError, Sound, Source, blocks, info
 from pdrn.audio.placing import Target
 from pdrn.audio.writing import FORMAT_OF_SUFFIX, writer
 from pdrn.restoring.blockwise import Progress, Restored
-from pdrn.restoring.levels import Description, Levels, cells_of
+from pdrn.restoring.levels import BoundedLevels, ClippedLevels, Description, Levels, cells_of
 
 Pieces = Callable[[Iterable[Cells], int, int | None, Progress | None], Iterator[Restored]]
 """What restores a signal in pieces, given their cells, the sample rate, the length and a callback."""
@@ -72,11 +72,10 @@ def restore_file(
     first = head[0]
     name = str(source) if isinstance(source, str | os.PathLike) else "the sound"
     subtype = subtype or deeper(first.subtype, FORMAT_OF_SUFFIX.get(Path(target).suffix.lower(), "WAV"))
-    bounded = subtype in PCM_BITS and description.clip_at is None
     try:
         samples = np.concatenate([_rows(sound) for sound in head], axis=-1)
-        levels = description.levels_of(samples, first.subtype)
-        cells = _cells(itertools.chain(head, sounds), levels, bounded)
+        levels = fitting(description.levels_of(samples, first.subtype), subtype)
+        cells = (cells_of(_rows(sound), levels) for sound in itertools.chain(head, sounds))
         total = info(source).frames if _is_path(source) else None
         frames = 0
         with writer(
@@ -90,7 +89,7 @@ def restore_file(
     except ValueError as error:
         raise AudioError(f"{name}: {error}") from error
     if verify:
-        _verify(source, target, levels, bounded)
+        _verify(source, target, levels)
     return Report(
         input=name,
         output=str(target),
@@ -115,6 +114,14 @@ def deeper(subtype: str, format: str) -> str:
     return "DOUBLE" if subtype in ("PCM_24", "PCM_32", "DOUBLE") else "FLOAT"
 
 
+def fitting(levels: Levels, subtype: str) -> Levels:
+    """Return the levels with cells that output of this subtype can hold.
+
+    Peaks that were cut off stay open-ended: they are worth more than a subtype that cannot hold them.
+    """
+    return BoundedLevels(levels) if subtype in PCM_BITS and not isinstance(levels, ClippedLevels) else levels
+
+
 def _is_path(place: Source | Target) -> bool:
     return isinstance(place, str | os.PathLike) and os.fspath(place) != "-"
 
@@ -137,20 +144,9 @@ def _head(sounds: Iterator[Sound]) -> Iterator[Sound]:
             return
 
 
-def _cells(sounds: Iterable[Sound], levels: Levels, bounded: bool) -> Iterator[Cells]:
-    """Yield the cells of each sound, ending at full scale if the output does."""
-    for sound in sounds:
-        cells = cells_of(_rows(sound), levels)
-        if bounded:
-            lo = np.where(cells.lo < -1, np.minimum(cells.hi, -1), cells.lo)
-            hi = np.where(cells.hi > 1, np.maximum(cells.lo, 1), cells.hi)
-            cells = Cells(*frozen(lo, hi))
-        yield cells
-
-
-def _verify(source: Source, target: Target, levels: Levels, bounded: bool) -> None:
+def _verify(source: Source, target: Target, levels: Levels) -> None:
     """Read input and output again, and refuse a sample outside its cell or a length that differs."""
-    inputs = _cells(blocks(source, BLOCK_LENGTH), levels, bounded)
+    inputs = (cells_of(_rows(sound), levels) for sound in blocks(source, BLOCK_LENGTH))
     outputs = (_rows(sound) for sound in blocks(os.fspath(target), BLOCK_LENGTH))
     for cells, samples in itertools.zip_longest(inputs, outputs):
         if cells is None or samples is None or cells.shape != samples.shape:

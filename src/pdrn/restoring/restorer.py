@@ -13,7 +13,7 @@ from pdrn.audio.cells import Cells, FloatArray
 from pdrn.audio.files import Source
 from pdrn.audio.placing import Target
 from pdrn.restoring.blockwise import OFFLINE_FRAMES, Blockwise, Progress, Restored
-from pdrn.restoring.levels import Description, LevelOptions, cells_of
+from pdrn.restoring.levels import Description, LevelOptions, Levels, cells_of
 from pdrn.restoring.method import Method
 from pdrn.restoring.overlapped import OverlappedChambollePock
 from pdrn.restoring.recording import Report, restore_file
@@ -163,8 +163,12 @@ class Restorer:
 
     def stream(self, sample_rate_hz: int, **levels: Unpack[LevelOptions]) -> Stream:
         """Return a stream for sound of this rate, whose levels have to be named."""
+        return self.stream_of(sample_rate_hz, Description(**levels).levels())
+
+    def stream_of(self, sample_rate_hz: int, levels: Levels) -> Stream:
+        """Return a stream for sound of this rate and any levels."""
         method = self.method(_rate(sample_rate_hz))
-        return Stream(method, Description(**levels).levels(), sample_rate_hz, self.mix, self.threads)
+        return Stream(method, levels, sample_rate_hz, self.mix, self.threads)
 
 
 def _rate(sample_rate_hz: int) -> int:
