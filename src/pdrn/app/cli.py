@@ -8,9 +8,7 @@ import sys
 
 import typer
 
-from pdrn.app.demo import demo
-from pdrn.app.evaluate import evaluate
-from pdrn.app.restore import restore
+from pdrn.app import compare, demo, env, evaluate, inspect, quantize, restore
 
 app = typer.Typer(
     help="Restore quantized sound inside its cells.",
@@ -19,8 +17,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for command in (restore, demo, evaluate):
-    app.command()(command)
+app.command(epilog=restore.EXAMPLES)(restore.restore)
+app.command(epilog=quantize.EXAMPLES)(quantize.quantize)
+app.command(epilog=inspect.EXAMPLES)(inspect.inspect)
+app.command(epilog=compare.EXAMPLES)(compare.compare)
+app.command()(demo.demo)
+app.command(epilog=evaluate.EXAMPLES)(evaluate.evaluate)
+app.command()(env.env)
 
 
 def main() -> None:

@@ -2,24 +2,49 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
 
-def demo() -> None:
-    """Quantize the speech that comes with the package, restore it, and show the gain."""
+import typer
+
+
+def demo(
+    folder: Annotated[
+        Path, typer.Option("-o", "--output", help="Folder for the sounds and the picture; they are replaced.")
+    ] = Path("pdrn-demo"),
+) -> None:
+    """Quantize the speech that comes along, restore it, show the gain."""
     from rich.console import Console
     from rich.table import Table
 
     from pdrn.app.demonstration import restorations
 
-    table = Table(title="32 s of speech, restored by Chambolle-Pock over a Gabor frame")
-    for heading in ("bits", "quantized", "restored", "gain", "outside its cells", "speed"):
+    rows = list(restorations(folder))
+    has_pesq = any(row.restored_pesq is not None for row in rows)
+    table = Table(title="32 s of speech, restored by Chambolle-Pock on overlapping frames")
+    headings = [
+        "bits",
+        "quantized",
+        "restored",
+        "gain",
+        *(["PESQ"] if has_pesq else []),
+        "outside cells",
+        "x real time",
+    ]
+    for heading in headings:
         table.add_column(heading, justify="right")
-    for row in restorations():
+    for row in rows:
         table.add_row(
             str(row.bits),
             f"{row.quantized_snr:.2f} dB",
             f"{row.restored_snr:.2f} dB",
             f"{row.restored_snr - row.quantized_snr:+.2f} dB",
+            *([f"{row.quantized_pesq:.2f} -> {row.restored_pesq:.2f}"] if has_pesq else []),
             f"by {row.violation:g}",
-            f"{row.times_real_time:.0f}x real time",
+            f"{row.times_real_time:.0f}",
         )
     Console().print(table)
+    print(f"Listen to {folder}/*.wav and look at {folder}/cells.svg. What to try next:")
+    print(f"  pdrn inspect {folder}/speech_5bits.wav")
+    print(f"  pdrn restore {folder}/speech_5bits.wav --mix 0.7 -o half.wav")
+    print("  pdrn restore --help")

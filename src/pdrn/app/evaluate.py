@@ -9,6 +9,10 @@ import typer
 
 from pdrn.app.options import Json
 
+EXAMPLES = """\b
+For example:
+  pdrn evaluate --corpus ieee --methods qu,cp:25"""
+
 
 def evaluate(
     corpus: Annotated[
@@ -21,10 +25,7 @@ def evaluate(
     ] = "qu,cp:10,cp:25,cp:50",
     json: Json = False,
 ) -> None:
-    """Measure methods on the frames of a corpus, as in Table 2 of the paper.
-
-    Example: pdrn evaluate --corpus ieee --methods qu,cp:25
-    """
+    """Measure methods on a corpus, as in Table 2 of the paper."""
     import dataclasses
     from json import dumps
 

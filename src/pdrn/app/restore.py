@@ -19,6 +19,14 @@ from pdrn.app.options import (
     described,
 )
 
+EXAMPLES = """\b
+For example:
+  pdrn restore speech.wav
+  pdrn restore old/ -o new/ --recursive --subtype PCM_24 --jobs 2
+  pdrn restore call.wav -o - --law mulaw | play -
+  arecord -t raw -f S16_LE -r 16000 |
+    pdrn restore --raw --rate 16000 --bits 5 - - > restored.f32"""
+
 TEMPLATE = "{stem}_restored{ext}"
 
 
@@ -71,18 +79,10 @@ def restore(
         Encoding, typer.Option(help="How raw output is stored; not in G.711.")
     ] = Encoding.f32le,
 ) -> None:
-    r"""Restore quantized sound: every sample stays in its cell.
+    """Restore quantized sound: every sample stays in its cell.
 
     The levels are detected unless given by --bits, --step, --law or --clip-at. Exit code 1 says that some
     file failed, the others are done; 2 that the command was wrong; 130 that it was interrupted.
-
-    \b
-    For example:
-      pdrn restore speech.wav
-      pdrn restore old/ -o new/ --recursive --subtype PCM_24 --jobs 2
-      pdrn restore call.wav -o - --law mulaw | play -
-      arecord -t raw -f S16_LE -r 16000 |
-        pdrn restore --raw --rate 16000 --bits 5 - - > restored.f32
     """
     description = described(bits, step, law, clip_at, converter)
     for_files = {
