@@ -28,8 +28,8 @@ def demo(
         "restored",
         "gain",
         *(["PESQ"] if has_pesq else []),
-        "outside cells",
-        "x real time",
+        "outside",
+        "speed",
     ]
     for heading in headings:
         table.add_column(heading, justify="right")
@@ -39,9 +39,9 @@ def demo(
             f"{row.quantized_snr:.2f} dB",
             f"{row.restored_snr:.2f} dB",
             f"{row.restored_snr - row.quantized_snr:+.2f} dB",
-            *([f"{row.quantized_pesq:.2f} -> {row.restored_pesq:.2f}"] if has_pesq else []),
+            *([f"{row.quantized_pesq:.2f}→{row.restored_pesq:.2f}"] if has_pesq else []),
             f"by {row.violation:g}",
-            f"{row.times_real_time:.0f}",
+            f"{row.times_real_time:.0f}x",
         )
     Console().print(table)
     print(f"Listen to {folder}/*.wav and look at {folder}/cells.svg. What to try next:")

@@ -19,7 +19,7 @@ from pdrn.restoring.restorer import Restorer
 BITS = (4, 5, 6, 8)
 
 _PICTURED_BITS = 4
-_PICTURED = slice(28000, 28080)
+_PICTURED = slice(193043, 193043 + 100)
 
 
 @dataclass(frozen=True)

@@ -44,9 +44,9 @@ def picture(cells: Cells, original: FloatArray, restored: FloatArray, sample_rat
         for place, (name, colour) in enumerate(names)
     ]
     ticks = [
-        f'<text x="{x(index):.1f}" y="{HEIGHT - 15}" text-anchor="middle">'
-        f"{1000 * index / sample_rate_hz:g} ms</text>"
-        for index in range(0, count, max(count // 6, 1))
+        f'<text x="{x(milliseconds * sample_rate_hz / 1000):.1f}" y="{HEIGHT - 15}" text-anchor="middle">'
+        f"{milliseconds} ms</text>"
+        for milliseconds in range(1000 * count // sample_rate_hz + 1)
     ] + [
         f'<text x="{LEFT - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{value:g}</text>'
         for value in (low, (low + high) / 2, high)
