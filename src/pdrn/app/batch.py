@@ -38,7 +38,7 @@ def plan(
     if "-" in inputs:
         return _plan_pipe(inputs, output)
     found = [pair for given in inputs for pair in _found(given, recursive)]
-    single = len(inputs) == 1 and len(found) == 1 and os.path.isfile(inputs[0])
+    single = len(inputs) == 1 and [(Path(inputs[0]), Path())] == found
     if output == "-" and not single:
         raise Mistake("only one file can go to standard output; name a folder for the others")
     if single and output is not None and not (output.endswith(os.sep) or os.path.isdir(output)):

@@ -22,7 +22,8 @@ from pdrn.audio.quantizers import MidRise, MidTread
 LAWS = {"mulaw": MuLaw(), "alaw": ALaw()}
 LAW_OF_SUBTYPE = {"ULAW": "mulaw", "ALAW": "alaw"}
 
-_MOST_OFF = 1 / 8  # of a step: what storing the levels may have rounded away
+_ROUNDING = 2.0**-16  # what storing levels in 16 bits may have moved them by
+_MOST_OFF = 1 / 64, 1 / 6  # in steps: what is let pass for steps long and short against that
 _SAME_STEP = 1e-3
 
 
@@ -61,7 +62,7 @@ class UniformLevels:
         """Return the cells, half a step to either side of each level."""
         x = np.asarray(samples, dtype=np.float64)
         halves = np.rint(x * (2 / self.step))
-        off = np.abs(x * (2 / self.step) - halves) > 2 * _MOST_OFF
+        off = np.abs(x * (2 / self.step) - halves) > 2 * np.clip(_ROUNDING / self.step, *_MOST_OFF)
         odd = halves % 2 == 1
         if odd.any():
             off |= ~odd & (halves != 0)

@@ -11,6 +11,7 @@ weighted by a window, and so lies in its cell as they all do.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from pdrn.audio.cells import Cells, FloatArray
 from pdrn.audio.frames import cut, join
 from pdrn.convex import DCT, ChambollePock, dequantization, solve
-from pdrn.restoring.tuning import pace
+from pdrn.restoring.tuning import tuned_pace
 
 FRAME_SECONDS = 0.032
 OVERLAP = 8
@@ -43,10 +44,14 @@ _FAINT = 1e-12
 
 @dataclass(frozen=True)
 class OverlappedChambollePock:
-    """The method for a frame length, in samples, and a number of iterations per frame."""
+    """The method for a frame length, in samples, and a number of iterations per frame.
+
+    `pace` gives the steps, in units of the mean radius of a frame's cells, by its loudness; see `tuning`.
+    """
 
     frame_length: int = 512
     iterations: int = ITERATIONS
+    pace: Callable[[FloatArray], FloatArray] = tuned_pace
 
     def __post_init__(self) -> None:
         if self.iterations < 1:
@@ -94,7 +99,7 @@ class OverlappedChambollePock:
         damaged = _damaged(lo, hi, error, level)
         quantized = ~damaged & (error > 0)
         loudness = np.log2(np.maximum(level, _FAINT) / np.maximum(error, _FAINT))
-        steps = error * pace(loudness)
+        steps = error * self.pace(loudness)
         restored = centre.copy()
         for rows, scale, tau, iterations in (
             (np.flatnonzero(quantized), error, steps, self.iterations),

@@ -23,7 +23,7 @@ Pieces = Callable[[Iterable[Cells], int, int | None, Progress | None], Iterator[
 """What restores a signal in pieces, given their cells, the sample rate, the length and a callback."""
 
 BLOCK_LENGTH = 1 << 15
-LOOKED_AT = 1 << 21
+LOOKED_AT = 1 << 20
 """From so many samples at the beginning the levels are told."""
 
 

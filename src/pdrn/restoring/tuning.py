@@ -11,13 +11,13 @@ import numpy as np
 
 from pdrn.audio.cells import FloatArray
 
-LOUDNESS = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0)
+LOUDNESS = (-3.0, -2.0, -1.0, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 """Binary logarithm of a frame's root mean square over the mean radius of its cells."""
 
-PACE = (0.8, 0.4, 0.2, 0.08, 0.06, 0.06, 0.05, 0.035, 0.025, 0.0125)
+PACE = (0.8, 0.8, 0.8, 0.8, 0.4, 0.2, 0.1, 0.08, 0.06, 0.06, 0.05, 0.035, 0.025, 0.0125)
 """Step tau of Chambolle-Pock in units of that radius."""
 
 
-def pace(loudness: FloatArray) -> FloatArray:
+def tuned_pace(loudness: FloatArray) -> FloatArray:
     """Return the pace for each loudness, interpolated, constant beyond the ends of the table."""
     return np.exp(np.interp(loudness, LOUDNESS, np.log(PACE)))
