@@ -152,12 +152,12 @@ def test_progress_is_told(quantized, tmp_path):
 
 
 MEMORY = """
-import resource, sys
+import re, sys
 from pdrn.restoring import recording
 from pdrn.restoring.restorer import Restorer
 recording.LOOKED_AT = 1 << 16
 Restorer(iterations=1).restore_file(sys.argv[1], sys.argv[2], bits=5)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1])
 """
 
 

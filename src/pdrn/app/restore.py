@@ -103,9 +103,8 @@ def restore(
     }
     for name, given in (for_files if raw else for_raw).items():
         if given:
-            raise typer.BadParameter(
-                f"{name} goes with {'files, not with' if raw else ''} --raw; leave one out"
-            )
+            advice = "is for files; leave it or --raw out" if raw else "is for raw samples; add --raw"
+            raise typer.BadParameter(f"{name} {advice}")
     from pdrn.restoring.restorer import Restorer
 
     restorer = Restorer(iterations, mix, threads)
