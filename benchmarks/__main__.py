@@ -1,10 +1,10 @@
-"""Run every benchmark, or those named: ``python -m benchmarks [speed] [convergence] [audio]``."""
+"""Run every benchmark, or those named: ``python -m benchmarks [speed] [convergence] [audio] [startup]``."""
 
 import sys
 
-from benchmarks import audio, convergence, speed
+from benchmarks import audio, convergence, speed, startup
 
-ALL = {"speed": speed.main, "convergence": convergence.main, "audio": audio.main}
+ALL = {"speed": speed.main, "convergence": convergence.main, "audio": audio.main, "startup": startup.main}
 
 names = sys.argv[1:] or list(ALL)
 if unknown := set(names) - set(ALL):

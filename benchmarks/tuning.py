@@ -26,7 +26,7 @@ from pdrn.restoring.overlapped import OverlappedChambollePock
 from pdrn.restoring.tuning import LOUDNESS
 
 BITS = (2, 3, 4, 5, 6, 7, 8, 10, 12)
-PACES = 0.005 * 2.0 ** np.arange(10)
+PACES = 0.08 * 2.0 ** np.arange(9)
 SECONDS = 2.0
 """So much is taken out of the middle of each recording."""
 

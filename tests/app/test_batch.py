@@ -87,6 +87,7 @@ def test_pipes(tree):
     ("inputs", "options", "error", "reason"),
     [
         (["-", "a.wav"], {}, Mistake, "standard input is one sound"),
+        (["a.wav", "b.flac"], {"output": "a.wav"}, Mistake, "a.wav is a file; name a folder"),
         (["a.wav", "b.flac"], {"output": "-"}, Mistake, "only one file can go to standard output"),
         (
             ["a.wav", "deep/../a.wav", "b.flac"],

@@ -137,3 +137,8 @@ def test_truncated_g711_is_refused_when_it_is_found():
 def test_a_stream_has_to_be_told():
     with pytest.raises(ValueError, match="a stream does not tell its levels beforehand"):
         Description().levels()
+
+
+def test_what_is_no_sound_is_refused():
+    with pytest.raises(ValueError, match="a sample is beyond 1e"):
+        cells_of(np.array([[1e30]]), Description(clip_at=0.5).levels())

@@ -97,13 +97,20 @@ def test_odd_signals_stay_in_their_cells(signal, bits, kind):
 
 @given(
     lo=st.lists(st.floats(-1, 1), min_size=1, max_size=50),
-    width=st.sampled_from([0.0, 1e-9, 0.01, 2.0, np.inf]),
+    width=st.sampled_from([0.0, 1e-40, 1e-9, 0.01, 2.0, np.inf]),
     infinite_below=st.booleans(),
 )
 def test_any_cells_are_kept(lo, width, infinite_below):
     lo = np.array(lo)
     cells = Cells(np.full_like(lo, -np.inf) if infinite_below else lo, lo + width)
     assert cells.violation(Restorer().restore_cells(cells, 1000)) == 0
+
+
+@pytest.mark.parametrize("radius", [1e-11, 1e-9, 2.0**-25, 2.0**-17])
+def test_fine_cells_are_not_spoilt_by_rounding(voice, radius):
+    samples, rate = voice
+    truth = samples + np.random.default_rng(0).uniform(-radius, radius, len(samples))
+    assert ratio(truth, Cells(samples - radius, samples + radius), rate) < 1.01
 
 
 @given(rate=st.integers(1, 10_000_000))

@@ -43,6 +43,8 @@ def plan(
         raise Mistake("only one file can go to standard output; name a folder for the others")
     if single and output is not None and not (output.endswith(os.sep) or os.path.isdir(output)):
         return [Job(str(found[0][0]), output)]
+    if output is not None and os.path.isfile(output):
+        raise Mistake(f"{output} is a file; name a folder for several outputs")
     jobs = {}
     for path, place in found:
         folder = path.parent if output is None else Path(output) / place

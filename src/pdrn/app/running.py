@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from json import dumps
 
 from pdrn.app.batch import Job
+from pdrn.audio.files import AudioError, why
 from pdrn.restoring.blockwise import Progress
 from pdrn.restoring.levels import Description
 from pdrn.restoring.recording import Report, restore_file
@@ -113,7 +114,7 @@ def _run(job: Job, settings: Settings, progress: Progress | None) -> Outcome:
         if settings.skip_existing and os.path.exists(job.target):
             return Outcome(job)
         if job.makes_folder:
-            os.makedirs(os.path.dirname(job.target) or ".", exist_ok=True)
+            _make_folder(os.path.dirname(job.target) or ".")
         report = restore_file(
             settings.restorer.pieces,
             job.source,
@@ -128,6 +129,13 @@ def _run(job: Job, settings: Settings, progress: Progress | None) -> Outcome:
     except (ValueError, OSError, MemoryError) as error:
         reason = str(error) or type(error).__name__
         return Outcome(job, error=reason if job.source in reason else f"{job.source}: {reason}")
+
+
+def _make_folder(folder: str) -> None:
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise AudioError(f"{folder} cannot be made: {why(error)}; choose another place") from error
 
 
 def _shown(job: Job) -> Progress:

@@ -22,6 +22,8 @@ from pdrn.audio.quantizers import MidRise, MidTread
 LAWS = {"mulaw": MuLaw(), "alaw": ALaw()}
 LAW_OF_SUBTYPE = {"ULAW": "mulaw", "ALAW": "alaw"}
 
+LOUDEST = 1e6
+
 _ROUNDING = 2.0**-16  # what storing levels in 16 bits may have moved them by
 _MOST_OFF = 1 / 64, 1 / 6  # in steps: what is let pass for steps long and short against that
 _SAME_STEP = 1e-3
@@ -331,6 +333,8 @@ class Description:
 def cells_of(samples: NDArray[np.float64], levels: Levels) -> Cells:
     """Return the cells of samples, unbounded where NaN marks a missing one."""
     known = ~np.isnan(samples)
+    if (np.abs(samples[known]) > LOUDEST).any():
+        raise ValueError(f"a sample is beyond {LOUDEST:g}, where full scale is 1; turn it down")
     if known.all():
         return levels.cells(samples)
     lo, hi = np.full(samples.shape, -np.inf), np.full(samples.shape, np.inf)

@@ -4,9 +4,9 @@ Every frame is a problem of its own: the signal in its cells whose cosine coeffi
 
     min |w K x|_1   with   lo <= x <= hi,
 
-solved only so far as it helps. The weights w spare coefficients that stand out of the quantization error;
-`tuning` says how long the steps are. Each sample is the mean of its values in all frames that hold it,
-weighted by a window, and so lies in its cell as they all do.
+solved only so far as it helps. The weights w spare coefficients that stand out of the quantization error,
+and where most do, as in noise, steps are short; `tuning` says how long they are otherwise. Each sample is the
+mean of its values in all frames that hold it, weighted by a window, and so lies in its cell as they all do.
 """
 
 from __future__ import annotations
@@ -29,6 +29,12 @@ OVERLAP = 8
 
 ITERATIONS = 20
 
+CAUTION = 3
+"""Steps shrink with this power of the mean weight: the fuller a spectrum, the less it wants to be sparse."""
+
+LOUDEST = 16.0
+"""Frames louder than this, a binary logarithm as in `tuning`, are left alone: their cells are fine enough."""
+
 CLIPPED_SHARE = 0.02
 CLIPPED_LOUDNESS = 8.0
 """A frame is clipped if more than this share of its cells is open-ended, and its level so many radii."""
@@ -40,6 +46,7 @@ DAMAGE_PATIENCE = 5
 _GRAIN = 64  # frame lengths are multiples: quick to transform, and whole hops
 _LONGEST_FRAME = 16384
 _FAINT = 1e-12
+_SHORTEST_STEP = 1e-30
 
 
 @dataclass(frozen=True)
@@ -88,8 +95,10 @@ class OverlappedChambollePock:
             cut(part.astype(np.float32), self.frame_length, self.hop)
             for part in (cells.lo, cells.hi, cells.centre, cells.radius)
         )
-        frames = self._solve(lo, hi, centre, radius)
-        return join(frames, cells.shape[-1] - 2 * self.context, self.hop, self._window)
+        moves = self._solve(lo, hi, centre, radius) - centre
+        length = cells.shape[-1] - 2 * self.context
+        inside = cells[self.context : self.context + length]
+        return inside.centre + join(moves, length, self.hop, self._window)
 
     def _solve(self, lo: FloatArray, hi: FloatArray, centre: FloatArray, radius: FloatArray) -> FloatArray:
         """Return the restored frames, shape (frames, frame_length)."""
@@ -97,20 +106,22 @@ class OverlappedChambollePock:
         error = np.where(finite, radius, 0).mean(-1) / np.maximum(finite.mean(-1, dtype=np.float32), 1e-9)
         level = np.sqrt((centre**2).mean(-1))
         damaged = _damaged(lo, hi, error, level)
-        quantized = ~damaged & (error > 0)
         loudness = np.log2(np.maximum(level, _FAINT) / np.maximum(error, _FAINT))
-        steps = error * self.pace(loudness)
+        quantized = ~damaged & (error > _FAINT) & (loudness < LOUDEST)
+        scale = np.where(damaged, DAMAGE_SCALE * level, error)
+        steps = np.where(damaged, level, error * self.pace(loudness))
         restored = centre.copy()
-        for rows, scale, tau, iterations in (
-            (np.flatnonzero(quantized), error, steps, self.iterations),
-            (np.flatnonzero(damaged), DAMAGE_SCALE * level, level, DAMAGE_PATIENCE * self.iterations),
+        for rows, caution, patience in (
+            (np.flatnonzero(quantized), CAUTION, 1),
+            (np.flatnonzero(damaged), 0, DAMAGE_PATIENCE),
         ):
             if rows.size:
                 K = DCT(self.frame_length)
                 weight = _weights(K.apply(centre[rows]), scale[rows, None])
+                tau = np.maximum(steps[rows] * weight.mean(-1) ** caution, _SHORTEST_STEP)
                 problem = dequantization(lo[rows], hi[rows], K, weight)
-                problem = replace(problem, weight=1 / tau[rows, None].astype(np.float32))
-                restored[rows] = solve(problem, ChambollePock(), iterations=iterations).x
+                problem = replace(problem, weight=1 / tau[:, None].astype(np.float32))
+                restored[rows] = solve(problem, ChambollePock(), iterations=patience * self.iterations).x
         return restored
 
 
