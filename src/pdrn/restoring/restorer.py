@@ -39,6 +39,7 @@ class Restorer:
     --------
     >>> from pdrn.audio.sample import speech
     >>> samples, sample_rate_hz = speech()
+    >>> samples = samples[: 2 * sample_rate_hz]
     >>> quantized = (np.floor(samples * 16) + 0.5) / 16
     >>> restored = Restorer().restore(quantized, sample_rate_hz, bits=5)
     >>> bool((np.abs(restored - quantized) <= 1 / 32).all())
