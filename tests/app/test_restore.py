@@ -152,9 +152,11 @@ def test_raw_files_and_telephone_bytes(folder):
         (["a.wav", "-", "--bits", 5], 2, "standard input is one sound"),
         (["--raw", "-"], 2, "pass --rate"),
         (["--raw", "--rate", 8000, "--verify", "-"], 2, "--verify is for files; leave it or --raw out"),
+        (["--raw", "--rate", 8000, "--output-encoding", "alaw", "-"], 2, "G.711 is too coarse"),
         (["--raw", "--rate", 8000, "a", "b", "c"], 2, "takes INPUT and OUTPUT"),
         (["--raw", "--rate", 8000, "-"], 1, "a stream does not tell its levels beforehand"),
         (["--raw", "--rate", 8000, "--bits", 5, "absent.raw"], 1, "absent.raw cannot be opened"),
+        (["a.wav/b.wav"], 1, "a.wav/b.wav cannot be opened: Not a directory"),
         (["absent.wav"], 1, "absent.wav cannot be opened"),
         (["a.wav", "--bits", 4], 1, "is no level of 4 bits"),
         (["a.wav", "--bits", 5, "-o", "absent/b.wav"], 1, "No such file or directory"),
@@ -217,6 +219,18 @@ def test_an_interrupt_stops_all_jobs(long_folder):
     assert process.returncode == 130
     assert b"Traceback" not in error
     assert os.listdir("new") == []
+
+
+def test_a_job_that_is_killed_is_named(long_folder):
+    shutil.copy("long.wav", "long2.wav")
+    with started("restore", "long.wav", "long2.wav", "-o", "new", "--bits", 5, "--jobs", 2) as process:
+        wait_until(lambda: os.path.isdir("new"))
+        with open(f"/proc/{process.pid}/task/{process.pid}/children") as children:
+            os.kill(int(children.read().split()[-1]), signal.SIGKILL)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert b"a process was killed; is memory short? try fewer jobs" in error
+    assert b"Traceback" not in error
 
 
 def test_a_full_disk_is_named_and_leaves_nothing(folder):

@@ -12,7 +12,6 @@ from pdrn.restoring.blockwise import Blockwise
 class Average:
     """A method that can be checked by hand: each sample is the mean of the centres around it."""
 
-    hop = 2
     frame_length = 4
     context = 3
 

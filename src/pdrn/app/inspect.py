@@ -48,7 +48,7 @@ def _facts(file: Path) -> dict[str, Any]:
 
     from pdrn.audio.detection import Undetected
     from pdrn.audio.files import blocks, info
-    from pdrn.restoring.levels import Description
+    from pdrn.restoring.description import Description
     from pdrn.restoring.recording import LOOKED_AT
 
     header = info(file)

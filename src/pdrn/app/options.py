@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from pdrn.restoring.levels import Description
+    from pdrn.restoring.description import Description
 
 
 class Law(StrEnum):
@@ -78,7 +78,7 @@ def described(
     bits: int | None, step: float | None, law: Law | None, clip_at: float | None, converter: Converter
 ) -> Description:
     """Return what a user says about samples; contradictions are mistakes of usage."""
-    from pdrn.restoring.levels import Description
+    from pdrn.restoring.description import Description
 
     try:
         return Description(bits, step, law and str(law), clip_at, truncated=converter is Converter.truncates)

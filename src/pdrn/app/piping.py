@@ -10,7 +10,8 @@ from typing import BinaryIO
 from pdrn.audio.files import AudioError, standard_input, why
 from pdrn.audio.placing import standard_output, whole_or_gone
 from pdrn.audio.raw import RawFormat
-from pdrn.restoring.levels import LAWS, Description
+from pdrn.restoring.description import Description
+from pdrn.restoring.levels import LAWS
 from pdrn.restoring.pipe import restored_bytes
 from pdrn.restoring.recording import fitting
 from pdrn.restoring.restorer import Restorer

@@ -113,6 +113,10 @@ def restore(
 
         if rate is None:
             raise typer.BadParameter("raw samples do not tell their rate; pass --rate")
+        if output_encoding in (Encoding.mulaw, Encoding.alaw):
+            raise typer.BadParameter(
+                "G.711 is too coarse to stay in the cells; choose another --output-encoding"
+            )
         if len(inputs) > 2:
             raise typer.BadParameter("--raw takes INPUT and OUTPUT; restore one after the other")
         formats = str(encoding), str(output_encoding), channels

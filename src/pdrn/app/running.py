@@ -8,16 +8,20 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from json import dumps
 
 from pdrn.app.batch import Job
 from pdrn.audio.files import AudioError, why
 from pdrn.restoring.blockwise import Progress
-from pdrn.restoring.levels import Description
+from pdrn.restoring.description import Description
 from pdrn.restoring.recording import Report, restore_file
 from pdrn.restoring.restorer import Restorer
+
+_CLEAR = "\r\x1b[K"
+"""What empties the line that a terminal is at."""
 
 
 @dataclass(frozen=True)
@@ -80,20 +84,31 @@ def _outcomes(jobs: Sequence[Job], settings: Settings, processes: int, show: boo
     processes = min(processes, len(jobs))
     if processes == 1:
         for job in jobs:
-            yield _run(job, settings, _shown(job) if show else None)
+            outcome = _run(job, settings, _shown(job) if show else None)
+            if show:
+                print(_CLEAR, end="", file=sys.stderr)
+            yield outcome
         return
     # Processes that are not forked: threads of the libraries do not survive a fork.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context, initializer=_deaf) as executor:
         try:
-            for future in as_completed([executor.submit(_run_alone, job, settings) for job in jobs]):
-                yield future.result()
-        except KeyboardInterrupt:
+            futures = {executor.submit(_run_alone, job, settings): job for job in jobs}
+            for future in as_completed(futures):
+                yield _result(future, futures[future])
+        except BaseException:
             for child in multiprocessing.active_children():
                 with contextlib.suppress(OSError):
                     os.kill(child.pid or 0, signal.SIGINT)
             executor.shutdown(cancel_futures=True)
             raise
+
+
+def _result(future: Future[Outcome], job: Job) -> Outcome:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        return Outcome(job, error=f"{job.source}: a process was killed; is memory short? try fewer jobs")
 
 
 def _deaf() -> None:
@@ -139,11 +154,10 @@ def _make_folder(folder: str) -> None:
 
 
 def _shown(job: Job) -> Progress:
-    """Return a callback that keeps a line of standard error up to date, and clears it in the end."""
+    """Return a callback that keeps a line of standard error up to date."""
 
     def show(done: int, frames: int | None) -> None:
         share = f"{done / frames:4.0%}" if frames else f"{done} frames"
-        line = "" if done == frames else f"{job.source} {share}"
-        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+        print(f"{_CLEAR}{job.source} {share}", end="", file=sys.stderr, flush=True)
 
     return show

@@ -3,6 +3,6 @@
 - `method`: what a way to restore has to offer; `overlapped`: Chambolle-Pock on overlapping frames, with its
   `tuning`.
 - `blockwise`: any method over signals of any length, block by block.
-- `levels`: what is known about samples, and the cells that follow.
+- `description`, `levels`: what is known about samples, and the cells that follow.
 - `restorer`, `stream`, `recording`: arrays, chunks and files.
 """

@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Protocol, TypedDict
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pdrn.audio.cells import Cells, frozen
-from pdrn.audio.detection import Detection, Undetected, detect
-from pdrn.audio.files import PCM_BITS
+from pdrn.audio.detection import Detection
 from pdrn.audio.g711 import ALaw, MuLaw
 from pdrn.audio.quantizers import MidRise, MidTread
 
 LAWS = {"mulaw": MuLaw(), "alaw": ALaw()}
-LAW_OF_SUBTYPE = {"ULAW": "mulaw", "ALAW": "alaw"}
 
 LOUDEST = 1e6
 
 _ROUNDING = 2.0**-16  # what storing levels in 16 bits may have moved them by
 _MOST_OFF = 1 / 64, 1 / 6  # in steps: what is let pass for steps long and short against that
-_SAME_STEP = 1e-3
 
 
 class Levels(Protocol):
@@ -204,130 +201,6 @@ class BoundedLevels:
 
     def __str__(self) -> str:
         return str(self.levels)
-
-
-class LevelOptions(TypedDict, total=False):
-    """The fields of `Description` as keywords."""
-
-    bits: int | None
-    step: float | None
-    law: str | None
-    clip_at: float | None
-    truncated: bool
-
-
-@dataclass(frozen=True)
-class Description:
-    """What a user says about samples; what is left out is detected.
-
-    Parameters
-    ----------
-    bits : int, optional
-        Bit depth: levels are 2 / 2**bits apart, at whatever offset the samples show.
-    step : float, optional
-        Distance of two levels, instead of the bit depth.
-    law : str, optional
-        "mulaw" or "alaw", instead of either.
-    clip_at : float, optional
-        Where samples were cut off, on both sides of zero. On its own it says that nothing else happened
-        to them, beyond how they are stored.
-    truncated : bool
-        Whether the converter dropped bits instead of rounding.
-    """
-
-    bits: int | None = None
-    step: float | None = None
-    law: str | None = None
-    clip_at: float | None = None
-    truncated: bool = False
-
-    def __post_init__(self) -> None:
-        given = [name for name in ("bits", "step", "law") if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise ValueError(f"{' and '.join(given)} say the same in different ways; pass one of them")
-        if self.truncated and self.law is not None:
-            raise ValueError("G.711 is not made by truncation; leave one of the two out")
-        self._named()
-        if self.clip_at is not None:
-            ClippedLevels(AnyLevels(), self.clip_at)
-
-    def _named(self) -> Levels | None:
-        """Return the levels that are named, without clipping, None where they are to be detected."""
-        if self.bits is not None:
-            return self._with_edges(UniformLevels(MidRise(self.bits).step, MidRise(self.bits).bits))
-        if self.step is not None:
-            if not 0 < self.step < math.inf:
-                raise ValueError(f"a step is a positive finite number, got {self.step}")
-            return self._with_edges(UniformLevels(self.step))
-        return None if self.law is None else LawLevels(self.law)
-
-    def _with_edges(self, levels: UniformLevels | DetectedLevels) -> Levels:
-        if not self.truncated:
-            return levels
-        if isinstance(levels, UniformLevels):
-            return TruncatedLevels(levels, levels.step)
-        quantizer = levels.found.quantizer
-        if isinstance(quantizer, MuLaw | ALaw):
-            raise Undetected(f"{levels} was found, which is not made by truncation; name the quantizer")
-        return TruncatedLevels(levels, quantizer.step)
-
-    def _clipped(self, levels: Levels) -> Levels:
-        return levels if self.clip_at is None else ClippedLevels(levels, self.clip_at)
-
-    def levels(self) -> Levels:
-        """Return the levels without looking at any sample, for streams."""
-        named = self._named()
-        if named is None and self.clip_at is None:
-            raise ValueError("a stream does not tell its levels beforehand; pass bits, step, law or clip_at")
-        return self._clipped(named or AnyLevels())
-
-    def levels_of(self, samples: NDArray[np.float64], subtype: str | None = None) -> Levels:
-        """Return the levels of these samples, which may be the beginning of more.
-
-        Parameters
-        ----------
-        samples : array, shape (channels, frames)
-            NaN marks missing ones.
-        subtype : str, optional
-            How a file stored them.
-
-        Raises
-        ------
-        ValueError
-            If they are none that were named, or `Undetected` if none were named and none can be told.
-        """
-        known = samples[~np.isnan(samples)]
-        named = self._named()
-        if named is None and subtype in LAW_OF_SUBTYPE and not self.truncated:
-            named = LawLevels(LAW_OF_SUBTYPE[subtype])
-        if named is None and self.clip_at is not None:
-            stored = PCM_BITS.get(subtype or "")
-            named = self._with_edges(UniformLevels(MidTread(stored).step, stored)) if stored else AnyLevels()
-        if named is None:
-            try:
-                return self._with_edges(DetectedLevels(detect(known if np.isnan(samples).any() else samples)))
-            except Undetected as reason:
-                raise Undetected(f"the levels cannot be told: {reason} (bits, step or law)") from reason
-        try:
-            named.cells(known)
-        except ValueError:
-            shifted = self._shifted(known)
-            if shifted is None:
-                raise
-            named = shifted
-        return self._clipped(named)
-
-    def _shifted(self, samples: NDArray[np.float64]) -> Levels | None:
-        """Return levels of the step that was named at an offset that the samples show, if they do."""
-        step = self.step or (MidRise(self.bits).step if self.bits else None)
-        try:
-            found = detect(samples)
-        except Undetected:
-            return None
-        if step is None or isinstance(found.quantizer, MuLaw | ALaw):
-            return None
-        same = abs(found.quantizer.step / step - 1) < _SAME_STEP
-        return self._with_edges(DetectedLevels(found)) if same else None
 
 
 def cells_of(samples: NDArray[np.float64], levels: Levels) -> Cells:

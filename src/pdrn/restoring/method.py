@@ -14,13 +14,8 @@ class Method(Protocol):
     """
 
     @property
-    def hop(self) -> int:
-        """Blocks start and end at multiples of this many samples, counted from the signal's start."""
-        ...
-
-    @property
     def frame_length(self) -> int:
-        """The length that blocks are measured in; a multiple of the hop."""
+        """Blocks start and end at multiples of this many samples, counted from the signal's start."""
         ...
 
     @property
@@ -34,8 +29,8 @@ class Method(Protocol):
         Parameters
         ----------
         cells : Cells, shape (context + length + context,)
-            The length is a multiple of the hop. Before the start and after the end of the signal there is
-            silence: cells that hold zero alone.
+            The length is a multiple of the frame length. Before the start and after the end of the signal
+            there is silence: cells that hold zero alone.
 
         Returns
         -------

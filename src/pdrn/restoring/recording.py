@@ -17,7 +17,8 @@ from pdrn.audio.files import PCM_BITS, AudioError, Sound, Source, blocks, info
 from pdrn.audio.placing import Target
 from pdrn.audio.writing import FORMAT_OF_SUFFIX, writer
 from pdrn.restoring.blockwise import Progress, Restored
-from pdrn.restoring.levels import BoundedLevels, ClippedLevels, Description, Levels, cells_of
+from pdrn.restoring.description import Description
+from pdrn.restoring.levels import BoundedLevels, ClippedLevels, Levels, cells_of
 
 Pieces = Callable[[Iterable[Cells], int, int | None, Progress | None], Iterator[Restored]]
 """What restores a signal in pieces, given their cells, the sample rate, the length and a callback."""
@@ -105,6 +106,8 @@ def restore_file(
 
 def deeper(subtype: str, format: str) -> str:
     """Return how to store what was restored from this subtype: with room between its levels, and above.
+
+    FLAC ends at 24 bits, and at full scale.
 
     >>> deeper("PCM_16", "WAV"), deeper("PCM_24", "WAV"), deeper("PCM_16", "FLAC")
     ('FLOAT', 'DOUBLE', 'PCM_24')

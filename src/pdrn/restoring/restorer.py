@@ -13,7 +13,8 @@ from pdrn.audio.cells import Cells, FloatArray
 from pdrn.audio.files import Source
 from pdrn.audio.placing import Target
 from pdrn.restoring.blockwise import OFFLINE_FRAMES, Blockwise, Progress, Restored
-from pdrn.restoring.levels import Description, LevelOptions, Levels, cells_of
+from pdrn.restoring.description import Description, LevelOptions
+from pdrn.restoring.levels import Levels, cells_of
 from pdrn.restoring.method import Method
 from pdrn.restoring.overlapped import OverlappedChambollePock
 from pdrn.restoring.recording import Report, restore_file
