@@ -57,7 +57,8 @@ def plan(
         if target in sources:
             raise Mistake(f"{sources[target]} and {source} would both become {target}; name them apart")
         sources[target] = source
-    return [Job(str(source), str(target), makes_folder=True) for target, source in sources.items()]
+    makes_folder = output is not None
+    return [Job(str(source), str(target), makes_folder) for target, source in sources.items()]
 
 
 def _plan_pipe(inputs: Sequence[str], output: str | None) -> list[Job]:
