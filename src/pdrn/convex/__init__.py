@@ -4,6 +4,7 @@ Knows arrays, nothing of sound.
 """
 
 from pdrn.convex.chambolle_pock import ChambollePock, step_sizes
+from pdrn.convex.convolution import Convolution
 from pdrn.convex.functionals import Functional, SquaredL2, Zero
 from pdrn.convex.halpern import RestartedHalpern
 from pdrn.convex.indicators import Ball, Box
@@ -22,6 +23,7 @@ __all__ = [
     "Certificate",
     "ChambollePock",
     "Check",
+    "Convolution",
     "Dense",
     "Functional",
     "GaborFrame",

@@ -120,7 +120,12 @@ def norm(x: Array) -> Array:
 
 
 def all_true(condition: Any) -> bool:
-    """Whether a condition, a plain bool or an array of them, holds everywhere."""
+    """Whether a condition, a plain bool or an array of them, holds everywhere.
+
+    While torch traces a graph nothing is known of the values, and every condition counts as met.
+    """
+    if is_tensor(condition) and namespace(condition).compiler.is_compiling():
+        return True
     return bool(condition.all()) if hasattr(condition, "all") else bool(condition)
 
 

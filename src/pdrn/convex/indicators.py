@@ -99,6 +99,20 @@ class Box(Functional):
         if not (all_true(self.lower < math.inf) and all_true(self.upper > -math.inf)):
             raise ValueError("a box needs lower bounds below +inf and upper bounds above -inf")
 
+    @property
+    def centre(self) -> Array:
+        """The middle of bounded intervals, the finite bound of half-open ones, 0 for unbounded ones."""
+        xp = namespace(self.lower)
+        has_lower, has_upper = xp.isfinite(self.lower), xp.isfinite(self.upper)
+        a = xp.where(has_lower, self.lower, xp.where(has_upper, self.upper, 0.0))
+        b = xp.where(has_upper, self.upper, a)
+        return xp.clip(a + (b - a) / 2, a, b)
+
+    @property
+    def radius(self) -> Array:
+        """Half the width, infinite where a bound is."""
+        return (self.upper - self.lower) / 2
+
     def value(self, x: Array) -> Array:
         xp = namespace(x)
         outside = xp.clip(self.lower - x, 0, None) + xp.clip(x - self.upper, 0, None)

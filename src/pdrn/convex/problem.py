@@ -217,38 +217,32 @@ def dequantization(lower: Array, upper: Array, K: Operator, weight: Array = 1.0)
     >>> bool(solution.certificate.relative_gap <= 1e-6)
     True
     """
+    G = cells(lower, upper)
+    F = L1(convert(weight, lower) if is_array(weight) else weight)
+    # |x|_inf <= |x|_2 <= |Kx|_2 / c <= |Kx|_1 / c <= |w Kx|_1 / (c min w)
+    bound = K.injectivity * float(to_numpy(F.weight).min())
+    return Problem(F, G, K, G.centre, _move_ratio(G), 1 / bound if bound > 0 else None)
+
+
+def cells(lower: Array, upper: Array) -> Box:
+    """Return the box of some cells: two arrays of one type and shape, of which no vector is empty."""
     if not (is_real(lower) and is_real(upper) and lower.dtype == upper.dtype):
         raise ValueError("the bounds of the cells must be two arrays of one type, float32 or float64")
     if lower.shape != upper.shape:
         raise ValueError(f"the bounds differ in shape: {tuple(lower.shape)} and {tuple(upper.shape)}")
-    if 0 in lower.shape:
+    if lower.ndim == 0 or 0 in lower.shape:
         raise ValueError(f"there are no cells: the bounds have shape {tuple(lower.shape)}")
-    G = Box(lower, upper)
-    F = L1(convert(weight, lower) if is_array(weight) else weight)
-    centre, radius = _centre_and_radius(lower, upper)
-    # |x|_inf <= |x|_2 <= |Kx|_2 / c <= |Kx|_1 / c <= |w Kx|_1 / (c min w)
-    bound = K.injectivity * float(to_numpy(F.weight).min())
-    return Problem(F, G, K, centre, _move_ratio(centre, radius), 1 / bound if bound > 0 else None)
+    return Box(lower, upper)
 
 
-def _centre_and_radius(lower: Array, upper: Array) -> tuple[Array, Array]:
-    """Centres, the finite bound of half-open cells, 0 for unbounded ones; radii, infinite for both."""
-    xp = namespace(lower)
-    has_lower, has_upper = xp.isfinite(lower), xp.isfinite(upper)
-    a = xp.where(has_lower, lower, xp.where(has_upper, upper, 0.0))
-    b = xp.where(has_upper, upper, a)
-    radius = xp.where(has_lower & has_upper, (b - a) / 2, math.inf)
-    return xp.clip(a + (b - a) / 2, a, b), radius
-
-
-def _move_ratio(centre: Array, radius: Array) -> Array:
+def _move_ratio(G: Box) -> Array:
     """Return one over the typical primal move of each problem, as a power of two; dual moves are of size 1.
 
     A move is the mean radius of the cells, where that of an unbounded one is the level of the signal. Where
     that is zero, cells being points, it is that level itself, or 1 in silence.
     """
+    centre, radius = detached(G.centre), detached(G.radius)
     xp = namespace(centre)
-    centre, radius = detached(centre), detached(radius)
     level = norm(centre) / centre.shape[-1] ** 0.5
     mean_radius = xp.where(xp.isfinite(radius), radius, level).mean(-1)[..., None]
     move = xp.where(mean_radius > 0, mean_radius, xp.where(level > 0, level, xp.ones_like(level)))

@@ -16,8 +16,9 @@ def clip(x: Array, lower: Array, upper: Array, *, overwrite: bool = False) -> Ar
     """
     if is_tensor(x):
         if is_array(lower) or is_array(upper):
-            lower, upper = convert(lower, x), convert(upper, x)
-        return namespace(x).clamp(x, lower, upper)
+            return namespace(x).clamp(x, convert(lower, x), convert(upper, x))
+        # The same as clamp with a gradient in one pass instead of four, zero on the bounds themselves.
+        return namespace(x).nn.functional.hardtanh(x, lower, upper)
     out: Any = x if overwrite else None
     if is_array(lower) or is_array(upper):
         # Two passes that NumPy vectorises: its clip is up to four times slower with array bounds.

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.fft
 
 from pdrn.convex.arrays import Array, convert, is_tensor, namespace, zeros
+from pdrn.convex.convolution import overlap_add, views
 from pdrn.convex.operators import Operator
 
 
@@ -160,9 +161,9 @@ class GaborFrame(Operator):
         batch, edge = x.shape[:-1], (self._overlap - 1) * self.hop
         before = zeros((*batch, edge), x)
         after = zeros((*batch, edge + self._blocks * self.hop - self.size), x)
-        blocks = xp.concatenate([before, x, after], -1).reshape(*batch, -1, self.hop)
-        views = [blocks[..., r : r + self._views, :] for r in range(self._overlap)]
-        seen = (xp.concatenate(views, -1) * convert(self.window, x))[..., : self.window_length]
+        padded = xp.concatenate([before, x, after], -1)
+        seen = views(padded, self._overlap * self.hop, self.hop) * convert(self.window, x)
+        seen = seen[..., : self.window_length]
         fft = xp.fft if is_tensor(x) else scipy.fft
         spectrum = fft.rfft(seen, n=self._points, norm="ortho")
         pairs = xp.view_as_real(spectrum).flatten(-2) if is_tensor(x) else spectrum.view(spectrum.real.dtype)
@@ -181,8 +182,5 @@ class GaborFrame(Operator):
         span = self._overlap * self.hop
         missing = zeros((*seen.shape[:-1], span - self.window_length), y)
         seen = xp.concatenate([seen[..., : self.window_length], missing], -1) * convert(self.window, y)
-        hops = seen.reshape(*batch, self._views, self._overlap, self.hop)
-        first = self._overlap - 1
-        # View j holds block j + r - first as its hop r: block b gathers hop r of view b + first - r.
-        blocks = sum(hops[..., first - r : first - r + self._blocks, r, :] for r in range(self._overlap))
-        return blocks.reshape(*batch, -1)[..., : self.size]
+        edge = (self._overlap - 1) * self.hop
+        return overlap_add(seen, self.hop)[..., edge : edge + self.size]

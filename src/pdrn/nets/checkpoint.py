@@ -1,0 +1,179 @@
+"""Networks as files: safetensors with their plan and their history as JSON. Loading executes nothing.
+
+A file says what the network is (its architecture), what its numbers mean (the unit of its signals, the sample
+rate) and where it comes from (data, training, seed, version, licence). Names, shapes and types are checked
+against the architecture before a tensor is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any, Literal, get_args
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from pdrn.audio.placing import whole_or_gone
+from pdrn.nets.architecture import Architecture
+from pdrn.nets.maps import ConvolutionalMap, DenseMap
+from pdrn.nets.network import Arrays, Network, check_weights
+from pdrn.nets.primal_dual import PrimalDual
+from pdrn.nets.related import LISTA, DeepPrimalDual, LearnedPrimalDual, ResidualNetwork
+
+FORMAT = 1
+"""Raised when files of this version could not be read by the versions before."""
+
+METADATA_KEY = "pdrn"
+
+KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (
+        ConvolutionalMap,
+        DeepPrimalDual,
+        DenseMap,
+        LearnedPrimalDual,
+        LISTA,
+        PrimalDual,
+        ResidualNetwork,
+    )
+}
+"""What a file may ask for by name."""
+
+STORED_TYPES = {"F16": np.float32, "F32": np.float32, "F64": np.float64}
+"""Type in the file -> type that is computed in."""
+
+Unit = Literal["full scale", "cell"]
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What a network's numbers mean, and where they come from."""
+
+    unit: Unit = "full scale"
+    """What signals are measured in: full scale is 1, or the width of a cell is."""
+    sample_rate_hz: int | None = None
+    """The sample rate of the sound that it was trained on."""
+    data: str = ""
+    """What it was trained on, with attribution."""
+    licence: str = ""
+    corpus_sha256: str = ""
+    seed: int | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
+    """The training's complete configuration, and how far it went."""
+    version: str = field(default_factory=lambda: version("pdrn"))
+    """The version of this package that wrote the file."""
+
+    def __post_init__(self) -> None:
+        if self.unit not in get_args(Unit):
+            raise ValueError(f"the unit must be one of {', '.join(get_args(Unit))}, got {self.unit!r}")
+        for name in ("sample_rate_hz", "seed"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < 0):
+                raise ValueError(f"{name} must be a whole number or nothing, got {value!r}")
+        for name in ("data", "licence", "corpus_sha256", "version"):
+            if not isinstance(getattr(self, name), str):
+                raise ValueError(f"{name} must be text, got {getattr(self, name)!r}")
+        if not isinstance(self.training, Mapping):
+            raise ValueError(f"training must be a table, got {self.training!r}")
+
+
+def save(
+    path: str | os.PathLike[str],
+    network: Network,
+    provenance: Provenance | None = None,
+    *,
+    half: bool = False,
+    overwrite: bool = False,
+) -> None:
+    """Write a network to a file, whole or not at all.
+
+    ``half`` stores the weights in 16 bits, which halves the file; they come back as float32.
+    """
+    described = {
+        "format": FORMAT,
+        "architecture": _encoded(network.architecture),
+        "provenance": dataclasses.asdict(provenance or Provenance()),
+    }
+    tensors = network.weights
+    if half:
+        with np.errstate(over="ignore"):
+            tensors = {name: part.astype(np.float16) for name, part in tensors.items()}
+        if not all(np.isfinite(part).all() for part in tensors.values()):
+            raise ValueError("some weights are too large for 16 bits; store them in 32")
+    contents = safetensors.numpy.save(tensors, {METADATA_KEY: json.dumps(described, allow_nan=False)})
+    with whole_or_gone(path, overwrite) as stream:
+        stream.write(contents)
+
+
+def load(path: str | os.PathLike[str]) -> tuple[Network, Provenance]:
+    """Read a network and its provenance, refusing whatever is not exactly what the file says it is."""
+    try:
+        with safetensors.safe_open(os.fspath(path), framework="numpy") as file:
+            architecture, provenance = _description(file.metadata() or {})
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+            check_weights(architecture, {name: tuple(part.get_shape()) for name, part in slices.items()})
+            for name, part in slices.items():
+                if part.get_dtype() not in STORED_TYPES:
+                    raise ValueError(f"tensor {name} is of type {part.get_dtype()}, not a float")
+            weights: Arrays = {
+                name: file.get_tensor(name).astype(STORED_TYPES[part.get_dtype()], copy=False)
+                for name, part in slices.items()
+            }
+        return Network(architecture, weights), provenance
+    except (ValueError, safetensors.SafetensorError) as error:
+        raise ValueError(f"{path} is not a network that can be used: {error}") from error
+
+
+def _description(metadata: Mapping[str, str]) -> tuple[Architecture, Provenance]:
+    if METADATA_KEY not in metadata:
+        raise ValueError("it does not say what network it holds; was it written by another program?")
+    try:
+        described = json.loads(metadata[METADATA_KEY])
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError("its description is damaged") from error
+    if not isinstance(described, dict) or type(described.get("format")) is not int:
+        raise ValueError("its description is damaged")
+    if described["format"] > FORMAT:
+        raise ValueError(f"it has format {described['format']}, newer than this version reads; update pdrn")
+    architecture = _decoded(described.get("architecture"))
+    if not isinstance(architecture, Architecture):
+        raise ValueError(f"its description names no architecture but {described.get('architecture')!r}")
+    provenance = described.get("provenance")
+    if not isinstance(provenance, dict):
+        raise ValueError("its description has no provenance")
+    return architecture, _made(Provenance, provenance)
+
+
+def _encoded(value: Any) -> Any:
+    """Turn an architecture into what JSON can say."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return value
+    fields = {field.name: _encoded(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return {"kind": type(value).__name__} | fields
+
+
+def _decoded(value: Any) -> Any:
+    """Turn what ``_encoded`` made back into an architecture."""
+    if not isinstance(value, dict):
+        return value
+    kind = value.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ValueError(f"this version knows no network part called {kind!r}; update pdrn")
+    return _made(KINDS[kind], {name: _decoded(part) for name, part in value.items() if name != "kind"})
+
+
+def _made(kind: type[Any], fields: Mapping[str, Any]) -> Any:
+    wanted = {field.name for field in dataclasses.fields(kind)}
+    if fields.keys() != wanted:
+        differing = ", ".join(sorted(fields.keys() ^ wanted))
+        raise ValueError(f"the description of its {kind.__name__} does not fit this version: {differing}")
+    try:
+        return kind(**fields)
+    except TypeError as error:
+        raise ValueError(f"the description of its {kind.__name__} makes no sense: {error}") from error

@@ -1,0 +1,195 @@
+"""The linear maps of a network: what shape their kernels have and how a kernel acts.
+
+A kernel analyses signals (``W``) and, transposed, synthesises them (``V``). So one rule serves both maps of a
+block, whether they share a kernel or not, and the Chambolle-Pock block is ``W = sigma K``, ``V = -tau K``.
+
+Dense kernels act on frames of a fixed length, as in the paper. Convolutional ones act on signals of any
+length: the same filters everywhere, and no frame edges.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pdrn.convex import Convolution
+from pdrn.convex.arrays import Array, namespace, set_field, zeros
+from pdrn.convex.convolution import analyse, synthesise
+
+MOST = 2**20
+"""No size of a map exceeds this: a guard against files from strangers."""
+
+VIEWS_FOR_NORM = 32
+"""The norm of a convolution grows with the signal's length, and is all but reached with this many views."""
+
+
+def require_size(name: str, value: object, least: int = 1, most: int = MOST) -> None:
+    """Raise ValueError unless a size is a whole number in range."""
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
+
+
+@dataclass(frozen=True)
+class DenseMap:
+    """Matrices between frames of ``samples`` and as many ``coefficients``, unless another number is given."""
+
+    samples: int
+    coefficients: int = 0
+
+    def __post_init__(self) -> None:
+        require_size("samples", self.samples)
+        set_field(self, "coefficients", self.coefficients or self.samples)
+        require_size("coefficients", self.coefficients)
+
+    @property
+    def channels(self) -> int:
+        """The length of the last axis of a dual activation."""
+        return self.coefficients
+
+    @property
+    def kernel_shape(self) -> tuple[int, int]:
+        """``(coefficients, samples)``."""
+        return self.coefficients, self.samples
+
+    @property
+    def frame_length(self) -> int | None:
+        """How many samples a signal must have."""
+        return self.samples
+
+    def lay_out(self, x: Array) -> Array:
+        """Return frames as the maps take them: as they are."""
+        if x.ndim == 0 or x.shape[-1] != self.samples:
+            raise ValueError(
+                f"this network takes frames of {self.samples} samples, got shape {tuple(x.shape)}; "
+                "cut the signal first"
+            )
+        return x
+
+    def gather(self, x: Array, shape: tuple[int, ...]) -> Array:
+        """Undo ``lay_out``."""
+        return x
+
+    def analyse(self, x: Array, kernel: Array) -> Array:
+        """Multiply by the matrix, ``(..., samples) -> (..., coefficients)``."""
+        return x @ kernel.T
+
+    def synthesise(self, y: Array, kernel: Array) -> Array:
+        """Multiply by its transpose, ``(..., coefficients) -> (..., samples)``."""
+        return y @ kernel
+
+    def dictionary(self) -> tuple[np.ndarray[Any, Any], float]:
+        """Return the paper's dictionary, the orthonormal cosine transform, and its norm."""
+        if self.coefficients != self.samples:
+            raise ValueError(
+                f"a cosine transform has as many coefficients as samples, not {self.coefficients} and "
+                f"{self.samples}; pass a dictionary"
+            )
+        n = self.samples
+        k, t = np.arange(n)[:, None], np.arange(n) + 0.5
+        matrix = math.sqrt(2 / n) * np.cos(np.pi / n * k * t)
+        matrix[0] /= math.sqrt(2)
+        return matrix, 1.0
+
+    def norm(self, kernel: np.ndarray[Any, Any]) -> float:
+        """Return the norm of a kernel's map."""
+        return float(np.linalg.norm(kernel, 2))
+
+    def products(self, shape: tuple[int, ...]) -> int:
+        """Count the multiplications of one map for cells of this shape."""
+        return math.prod(shape[:-1]) * self.samples * self.coefficients
+
+
+@dataclass(frozen=True)
+class ConvolutionalMap:
+    """``channels`` filters of ``window`` samples that move by ``hop``, over signals of any length."""
+
+    channels: int
+    window: int
+    hop: int
+
+    def __post_init__(self) -> None:
+        for name in ("channels", "window", "hop"):
+            require_size(name, getattr(self, name))
+        if self.window % self.hop:
+            raise ValueError(
+                f"the window must be a whole number of hops, got a window of {self.window} "
+                f"and a hop of {self.hop}"
+            )
+
+    @property
+    def kernel_shape(self) -> tuple[int, int]:
+        """``(channels, window)``."""
+        return self.channels, self.window
+
+    @property
+    def frame_length(self) -> int | None:
+        """None: a signal may have any length."""
+        return None
+
+    @property
+    def edge(self) -> int:
+        """How many zeros stand before a signal, after it, and between two."""
+        return self.window - self.hop
+
+    def lay_out(self, x: Array) -> Array:
+        """Put signals ``(..., length)`` one after another with zeros between, so that no view sees two.
+
+        A batch is then one long signal, which makes every map one large matrix product. What stands between
+        are cells that hold nothing but zero: whatever the maps write there is projected away.
+        """
+        if x.ndim == 0 or 0 in x.shape:
+            raise ValueError(f"this network takes signals of at least one sample, got shape {tuple(x.shape)}")
+        xp, length = namespace(x), x.shape[-1]
+        x = x.reshape(-1, length)
+        before, after = (zeros((x.shape[0], size), x) for size in (self.edge, self.hop))
+        # Cut to size, since a tensor of as many zeros as are missing would tie a traced graph to its length.
+        rows = xp.concatenate([before, x, after], -1)[:, : self._span(length)]
+        return xp.concatenate([rows.reshape(-1), zeros((self.edge,), x)])
+
+    def gather(self, x: Array, shape: tuple[int, ...]) -> Array:
+        """Undo ``lay_out`` for signals that had this shape."""
+        length = shape[-1]
+        rows = x[: x.shape[-1] - self.edge].reshape(-1, self._span(length))
+        return rows[:, self.edge : self.edge + length].reshape(shape)
+
+    def _span(self, length: int) -> int:
+        """How many samples a signal of this length takes: zeros before it, and whole hops."""
+        return self.edge + (length + self.hop - 1) // self.hop * self.hop
+
+    def analyse(self, x: Array, kernel: Array) -> Array:
+        """Correlate with the filters, ``(samples,) -> (views, channels)``."""
+        return analyse(x, kernel, self.hop)
+
+    def synthesise(self, y: Array, kernel: Array) -> Array:
+        """Add the filters up, ``(views, channels) -> (samples,)``."""
+        return synthesise(y, kernel, self.hop)
+
+    def dictionary(self) -> tuple[np.ndarray[Any, Any], float]:
+        """Return windowed cosines and sines at equally spaced frequencies, as unit vectors, and their norm.
+
+        Where the number of channels is odd, the highest frequency has no sine.
+        """
+        t = np.arange(self.window) + 0.5
+        count = -(-self.channels // 2)
+        frequencies = np.linspace(0.5, max(0.5, self.window / 2 - 1), count)[:, None]
+        phase = 2 * np.pi / self.window * frequencies * t
+        waves = np.stack([np.cos(phase), np.sin(phase)], 1).reshape(-1, self.window)[: self.channels]
+        waves = waves * np.sin(np.pi * t / self.window) ** 2
+        waves /= np.linalg.norm(waves, axis=1, keepdims=True)
+        return waves, self.norm(waves)
+
+    def norm(self, kernel: np.ndarray[Any, Any]) -> float:
+        """Return the norm of a kernel's map on a long signal."""
+        return Convolution(kernel, self.hop, VIEWS_FOR_NORM).norm
+
+    def products(self, shape: tuple[int, ...]) -> int:
+        """Count the multiplications of one map for cells of this shape."""
+        *batch, length = shape
+        count = -(-length // self.hop) + self.window // self.hop - 1
+        return math.prod(batch) * count * self.channels * self.window
+
+
+Map = DenseMap | ConvolutionalMap

@@ -1,0 +1,132 @@
+"""The blocks are Chambolle-Pock, for any F and G, until they learn."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from tests.convex.laws import FUNCTIONALS, OFFSET, SIZE, cells, normal, seeds
+
+from pdrn.convex import L1, Ball, Box, ChambollePock, Dense, Problem, solve
+from pdrn.nets.blocks import (
+    Activations,
+    MixingBlock,
+    PrimalDualBlock,
+    PrimalDualResidualBlock,
+    unrolled,
+)
+
+MATRIX = np.random.default_rng(3).standard_normal((SIZE, SIZE))
+SIGMA, TAU = 0.3, 0.1
+PAIRS = [
+    ("l1", "box"),
+    ("weighted l1", "half-open box"),
+    ("shifted l1", "linf ball"),
+    ("l2", "l1 ball"),
+    ("linf", "squared l2"),
+    ("group l2,1", "shifted squared l2"),
+    ("squared l2", "l1"),
+    ("scaled l1", "l2 ball"),
+    ("scaled and shifted l2", "zero"),
+    ("l2 ball", "scaled box"),
+]
+
+
+def algorithm(theta):
+    return PrimalDualBlock(
+        W=lambda x: SIGMA * (x @ MATRIX.T), V=lambda y: -TAU * (y @ MATRIX), theta=theta, sigma=SIGMA, tau=TAU
+    )
+
+
+@pytest.mark.parametrize(("f", "g"), PAIRS)
+@pytest.mark.parametrize("theta", [0.0, 0.5, 1.0])
+@settings(max_examples=10)
+@given(seeds)
+def test_stacked_blocks_are_the_iterates_of_the_solver(f, g, theta, seed):
+    F, G = FUNCTIONALS[f], FUNCTIONALS[g]
+    start = normal(seed, 2, SIZE)
+    problem = Problem(F, G, Dense(MATRIX), start)
+    for layer, activations in enumerate(unrolled([algorithm(theta)] * 4, F, G, start), 1):
+        iterate = solve(problem, ChambollePock(SIGMA, TAU, theta), iterations=layer)
+        assert np.allclose(activations.x, iterate.x, atol=1e-12, rtol=1e-12)
+        assert np.allclose(activations.y, iterate.y, atol=1e-12, rtol=1e-12)
+
+
+@given(seeds)
+def test_one_network_holds_a_dual_and_a_primal_residual_network(seed):
+    """(2.3) and (2.4): either reading gives the activations of (2.1)."""
+    W, V = normal(seed, 5, SIZE, SIZE), normal(seed + 1, 5, SIZE, SIZE)
+    F, G = L1(), Ball(np.inf, 0.5)
+
+    def dual(v):
+        return F.prox_conjugate(v, 1.0)
+
+    def primal(v):
+        return G.prox(v, 1.0)
+
+    blocks = [
+        PrimalDualBlock(lambda x, W=w: x @ W.T, lambda y, V=v: y @ V.T) for w, v in zip(W, V, strict=True)
+    ]
+    x0 = normal(seed + 2, SIZE, scale=0.2)
+    steps = list(unrolled(blocks, F, G, x0))
+    x, y = [x0] + [step.x for step in steps], [0.0] + [step.y for step in steps]
+    for layer in range(1, 5):
+        inner = primal(y[layer] @ V[layer - 1].T + x[layer - 1])
+        assert np.allclose(dual(inner @ W[layer].T + y[layer]), y[layer + 1], atol=1e-12)
+    for layer in range(5):
+        inner = dual(x[layer] @ W[layer].T + y[layer])
+        assert np.allclose(primal(inner @ V[layer].T + x[layer]), x[layer + 1], atol=1e-12)
+
+
+@given(seeds)
+def test_the_residual_block_is_equation_3_4(seed):
+    W, V, b = normal(seed, SIZE, SIZE), normal(seed + 1, SIZE, SIZE), normal(seed + 2, SIZE)
+    lower, upper = cells(seed, SIZE)
+    q = (lower + upper) / 2
+    block = PrimalDualResidualBlock(lambda x: x @ W.T, lambda y: y @ V.T, b)
+    after = block(L1(), Box(lower, upper), Activations.at(q))
+    y = np.clip(W @ (0 + q) + b, -1, 1)
+    x = np.clip(V @ y + 0, -0.125, 0.125)
+    assert np.allclose(after.y, y, atol=1e-12)
+    assert np.allclose(after.x, x + q, atol=1e-12)
+
+
+@given(seeds)
+def test_a_mixture_has_both_blocks_as_its_ends(seed):
+    W, V, b = normal(seed, SIZE, SIZE), normal(seed + 1, SIZE, SIZE), normal(seed + 2, SIZE)
+    F, G = L1(), Ball(np.inf, 2.0)
+    x, y = normal(seed + 3, SIZE), normal(seed + 4, SIZE, scale=0.3)
+    maps, before = (lambda x: x @ W.T, lambda y: y @ V.T), Activations(x, y, x)
+    ends = [
+        (MixingBlock(*maps, lambda y: 1 * y, 0 * b, 0.7), PrimalDualBlock(*maps, 0.7)),
+        (MixingBlock(*maps, lambda y: 0 * y, b, 0.7), PrimalDualResidualBlock(*maps, b, 0.7)),
+    ]
+    for mixture, end in ends:
+        for name in ("x", "y", "x_bar"):
+            assert np.allclose(getattr(mixture(F, G, before), name), getattr(end(F, G, before), name))
+
+
+def test_blocks_leave_what_they_are_given_alone():
+    x, y = normal(1, SIZE), normal(2, SIZE)
+    kept = x.copy(), y.copy()
+    algorithm(0.5)(L1(), Ball(2, 1.0), Activations(x, y, x))
+    assert np.array_equal(x, kept[0])
+    assert np.array_equal(y, kept[1])
+
+
+@pytest.mark.parametrize("f", ["l1", "squared l2", "l2", "group l2,1"])
+def test_gradients_reach_maps_steps_and_theta(f):
+    def run(W, V, M, b, theta, sigma, tau):
+        maps = (lambda x: x @ W.T, lambda y: y @ V.T)
+        blocks = [
+            PrimalDualBlock(*maps, theta, sigma, tau),
+            MixingBlock(*maps, lambda y: y @ M, b, theta, sigma, tau),
+            PrimalDualResidualBlock(*maps, b, theta, sigma, tau),
+            PrimalDualBlock(*maps, theta, sigma, tau),
+        ]
+        start = torch.tensor(OFFSET)
+        return [step.x for step in unrolled(blocks, FUNCTIONALS[f], FUNCTIONALS["squared l2"], start)][-1]
+
+    matrices = [torch.tensor(0.3 * normal(seed, SIZE, SIZE), requires_grad=True) for seed in range(3)]
+    b = torch.tensor(normal(4, SIZE), requires_grad=True)
+    numbers = [torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (0.6, 0.4, 0.7)]
+    assert torch.autograd.gradcheck(run, (*matrices, b, *numbers))

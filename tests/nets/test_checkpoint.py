@@ -1,0 +1,208 @@
+"""Network files: what goes in comes out, and nothing else is accepted."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.nets.plans import ALL, FAMILY, cells_for, disturbed
+
+from pdrn.nets import Network, PrimalDual
+from pdrn.nets.checkpoint import METADATA_KEY, Provenance, load, save
+
+each_plan = pytest.mark.parametrize("plan", ALL.values(), ids=ALL)
+PLAN = FAMILY["convolutional, mix, untied"]
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "net.safetensors"
+    save(path, disturbed(PLAN, 1, dtype=np.float32), Provenance(seed=3, licence="CC BY 4.0"))
+    return path
+
+
+def parts(path):
+    with safetensors.safe_open(path, "numpy") as opened:
+        return {name: opened.get_tensor(name) for name in opened.keys()}, dict(opened.metadata())  # noqa: SIM118
+
+
+def rewrite(path, tensors, described):
+    metadata = {METADATA_KEY: described if isinstance(described, str) else json.dumps(described)}
+    path.write_bytes(safetensors.numpy.save(tensors, metadata))
+
+
+@each_plan
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_network_comes_back_bit_for_bit(plan, dtype, tmp_path):
+    network = disturbed(plan, 1, dtype=dtype)
+    provenance = Provenance(
+        unit="cell",
+        sample_rate_hz=16000,
+        data="speech of our own",
+        licence="CC BY 4.0",
+        corpus_sha256="ab" * 32,
+        seed=7,
+        training={"epochs": 3, "recipe": "modern", "rates": [1e-3, 1e-4]},
+    )
+    save(tmp_path / "net", network, provenance)
+    back, told = load(tmp_path / "net")
+    assert back.architecture == plan
+    assert told == provenance
+    assert all(np.array_equal(back.weights[name], part) for name, part in network.weights.items())
+    cells = cells_for(plan, 1)
+    assert np.array_equal(back(*cells), network(*cells))
+
+
+def test_half_precision_halves_the_file_and_comes_back_as_float32(tmp_path):
+    network = disturbed(PLAN, 1, dtype=np.float32)
+    save(tmp_path / "whole", network)
+    save(tmp_path / "half", network, half=True)
+    back, _ = load(tmp_path / "half")
+    assert back.weights["W.0"].dtype == np.float32
+    assert np.allclose(back.weights["W.0"], network.weights["W.0"], rtol=1e-3)
+    tensors = sum(part.nbytes for part in network.weights.values())
+    saved = (tmp_path / "whole").stat().st_size - (tmp_path / "half").stat().st_size
+    assert saved == pytest.approx(tensors / 2, rel=0.01)
+
+
+def test_weights_beyond_half_precision_are_not_halved(tmp_path):
+    network = Network.started(PLAN)
+    network.weights["W.0"][0, 0] = 1e6
+    with pytest.raises(ValueError, match="too large for 16 bits"):
+        save(tmp_path / "net", network, half=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_overwritten_by_surprise(file):
+    before = file.read_bytes()
+    with pytest.raises(ValueError, match="there already"):
+        save(file, Network.started(PLAN))
+    assert file.read_bytes() == before
+    save(file, Network.started(PLAN), overwrite=True)
+    assert file.read_bytes() != before
+
+
+def test_loading_needs_no_torch(file):
+    code = f"import sys, pdrn.nets.checkpoint as c; c.load({str(file)!r}); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_tensors_that_do_not_belong_are_refused(file):
+    tensors, metadata = parts(file)
+    described = metadata[METADATA_KEY]
+    cases = [
+        ({name: part for name, part in tensors.items() if name != "M.0"}, r"missing: M\.0"),
+        (tensors | {"surprise": np.zeros(3, np.float32)}, "no place for: surprise"),
+        (tensors | {"b.1": np.zeros(11, np.float32)}, r"b\.1 must have shape \(10,\), got \(11,\)"),
+        (tensors | {"b.1": np.full(10, np.nan, np.float32)}, r"b\.1 holds NaN"),
+        (tensors | {"b.1": np.full(10, -np.inf, np.float32)}, r"b\.1 holds NaN or inf"),
+        (tensors | {"b.1": np.zeros(10, np.int32)}, "type I32"),
+        (tensors | {"b.1": np.zeros(10, np.float64)}, "all float32 or all float64"),
+    ]
+    for changed, message in cases:
+        rewrite(file, changed, described)
+        with pytest.raises(ValueError, match=message):
+            load(file)
+
+
+def changed(described, *path, to):
+    copy = json.loads(json.dumps(described))
+    place = copy
+    for key in path[:-1]:
+        place = place[key]
+    if to is None:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = to
+    return copy
+
+
+def test_descriptions_that_make_no_sense_are_refused(file):
+    tensors, metadata = parts(file)
+    good = json.loads(metadata[METADATA_KEY])
+    cases = [
+        ("not json {", "damaged"),
+        ("[1, 2]", "damaged"),
+        ("[" * 100_000, "damaged"),
+        (changed(good, "format", to=99), "newer than this version reads; update"),
+        (changed(good, "format", to="1"), "damaged"),
+        (changed(good, "architecture", to="PrimalDual"), "no architecture"),
+        (changed(good, "architecture", to=good["architecture"]["map"]), "no architecture"),
+        (changed(good, "architecture", "kind", to="os.system"), "knows no network part called 'os.system'"),
+        (changed(good, "architecture", "kind", to=["PrimalDual"]), "knows no network part"),
+        (changed(good, "architecture", "depth", to=10**9), "depth must be a whole number from 1 to 1000"),
+        (changed(good, "architecture", "depth", to="3"), "depth must be"),
+        (changed(good, "architecture", "depth", to=2), "no place for"),
+        (changed(good, "architecture", "map", to=None), "does not fit this version: map"),
+        (changed(good, "architecture", "map", to=7), "needs a DenseMap"),
+        (changed(good, "architecture", "map", "hop", to=0), "hop must be"),
+        (changed(good, "architecture", "theta", to="much"), "makes no sense"),
+        (changed(good, "architecture", "memory", to=["mix"]), "memory must be"),
+        (changed(good, "architecture", "spell", to="xyzzy"), "does not fit this version: spell"),
+        (changed(good, "provenance", to=None), "no provenance"),
+        (changed(good, "provenance", "unit", to="furlong"), "the unit must be one of full scale, cell"),
+        (changed(good, "provenance", "seed", to=1.5), "seed must be"),
+        (changed(good, "provenance", "licence", to=3), "licence must be text"),
+        (changed(good, "provenance", "training", to=[1]), "training must be a table"),
+    ]
+    for described, message in cases:
+        rewrite(file, tensors, described)
+        with pytest.raises(ValueError, match=message) as caught:
+            load(file)
+        assert str(caught.value).startswith(f"{file} is not a network that can be used: ")
+
+
+def test_files_of_other_programs_are_refused(file):
+    file.write_bytes(safetensors.numpy.save({"a": np.zeros(3)}))
+    with pytest.raises(ValueError, match="written by another program"):
+        load(file)
+    file.write_bytes(b"RIFF")
+    with pytest.raises(ValueError, match="not a network that can be used"):
+        load(file)
+    with pytest.raises(FileNotFoundError):
+        load(file.parent / "nowhere")
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_damaged_file_is_refused_or_harmless(file, data):
+    """Any byte changed, or the end cut off: an error with a reason, or a network of finite weights."""
+    contents = bytearray(file.read_bytes())
+    header = 8 + int.from_bytes(contents[:8], "little")
+    if data.draw(st.booleans()):
+        contents = contents[: data.draw(st.integers(0, len(contents) - 1))]
+    else:
+        place = data.draw(st.one_of(st.integers(0, header - 1), st.integers(0, len(contents) - 1)))
+        contents[place] ^= data.draw(st.integers(1, 255))
+    damaged = file.with_name("damaged")
+    damaged.write_bytes(contents)
+    try:
+        network, _ = load(damaged)
+    except ValueError as error:
+        assert "not a network that can be used" in str(error)  # noqa: PT017
+    else:
+        assert all(np.isfinite(part).all() for part in network.weights.values())
+
+
+def test_a_file_that_claims_much_allocates_little(tmp_path):
+    """A header may promise any size; the file has to hold it."""
+    header = json.dumps(
+        {"W.0": {"dtype": "F32", "shape": [2**20, 2**20], "data_offsets": [0, 2**42]}}
+    ).encode()
+    bomb = tmp_path / "bomb"
+    bomb.write_bytes(len(header).to_bytes(8, "little") + header + bytes(64))
+    with pytest.raises(ValueError, match="not a network that can be used"):
+        load(bomb)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(ValueError, match="cannot be written"):
+        save(tmp_path / "net", Network.started(PrimalDual(PLAN.map, 1)))

@@ -1,0 +1,133 @@
+"""The torch modules behave as torch users expect."""
+
+import io
+
+import numpy as np
+import pytest
+import torch
+from tests.nets.plans import ALL, DENSE, FAMILY, RELATED, cells_for, disturbed
+
+from pdrn.nets import ConvolutionalMap, DenseMap, PrimalDual
+from pdrn.nets.modules import PDN, PDRN, NetworkModule
+
+each_plan = pytest.mark.parametrize("plan", ALL.values(), ids=ALL)
+
+
+def tensors_for(plan, seed=1, dtype=np.float64):
+    return tuple(torch.tensor(bound) for bound in cells_for(plan, seed, dtype))
+
+
+@each_plan
+def test_gradients_are_right_for_every_weight(plan):
+    module = NetworkModule.of(disturbed(plan, 2))
+    lower, upper = tensors_for(plan, 2)
+    names = [name for name, _ in module.named_parameters()]
+
+    def run(*parameters):
+        # Before the last projection, which hides most gradients.
+        weights = dict(module.named_buffers()) | dict(zip(names, parameters, strict=True))
+        wide = 100 * (upper - lower)
+        return torch.func.functional_call(module, weights, (lower - wide, upper + wide))
+
+    assert torch.autograd.gradcheck(run, tuple(module.parameters()), fast_mode=True)
+
+
+@each_plan
+def test_every_weight_learns(plan):
+    """Quiet signals in wide cells keep away from the clips, where gradients end."""
+    module = NetworkModule.of(disturbed(plan, 3, scale=0.01))
+    lower, upper = (0.03 * bound for bound in tensors_for(plan, 3))
+    ((module(lower - 5, upper + 5) - upper) ** 2).sum().backward()
+    assert [name for name, part in module.named_parameters() if not part.grad.any()] == []
+
+
+@each_plan
+def test_names_and_shapes_are_the_plans(plan):
+    state = NetworkModule(plan).state_dict()
+    assert {name: tuple(part.shape) for name, part in state.items()} == plan.shapes()
+
+
+def test_state_dicts_go_round():
+    source, target = NetworkModule.of(disturbed(FAMILY["dense, mix, half"], 1)), PDN(16, 3)
+    target = NetworkModule(source.architecture, dtype=torch.float64)
+    buffer = io.BytesIO()
+    torch.save(source.state_dict(), buffer)
+    buffer.seek(0)
+    target.load_state_dict(torch.load(buffer, weights_only=True))
+    cells = tensors_for(source.architecture)
+    assert torch.equal(source(*cells), target(*cells))
+
+
+def test_modules_and_networks_go_round():
+    network = disturbed(RELATED["LearnedPrimalDual, DenseMap"], 1, dtype=np.float32)
+    back = NetworkModule.of(network).network()
+    assert back.architecture == network.architecture
+    assert all(np.array_equal(back.weights[name], part) for name, part in network.weights.items())
+
+
+def test_double_makes_it_compute_in_double_precision():
+    module = NetworkModule(PrimalDual(DENSE, 2)).double()
+    assert module.network().weights["W.0"].dtype == np.float64
+    assert module(*tensors_for(module.architecture)).dtype == torch.float64
+
+
+def test_what_is_fixed_does_not_learn():
+    module = NetworkModule(RELATED["LearnedPrimalDual, DenseMap"])
+    assert "K" not in dict(module.named_parameters())
+    assert "K" in module.state_dict()
+    assert module.architecture.parameter_count == sum(part.numel() for part in module.parameters())
+
+
+def test_pdn_and_pdrn_are_the_papers():
+    assert PDN(16, 3).architecture == PrimalDual(DenseMap(16), 3, "dual")
+    assert PDRN(16, 3).architecture == PrimalDual(DenseMap(16), 3, "bias")
+    map = ConvolutionalMap(8, 8, 4)
+    assert PDRN(map, 3, tying="half", theta=0.5).architecture == PrimalDual(map, 3, "bias", "half", 0.5)
+    assert "1,536 parameters" in repr(PDN(16, 3))
+
+
+def test_a_module_is_part_of_a_larger_one():
+    model = torch.nn.ModuleDict({"net": PDRN(16, 2), "other": torch.nn.Linear(2, 2)})
+    assert "net.W.0" in model.state_dict()
+    assert len(list(model.parameters())) == 2 * 3 + 2
+
+
+@pytest.mark.parametrize("name", ["dense, mix, tied", "convolutional, mix, untied"])
+def test_it_compiles_without_a_break(name):
+    torch.compiler.reset()
+    module = NetworkModule.of(disturbed(FAMILY[name], 1))
+    cells = tensors_for(module.architecture)
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+    assert torch.allclose(compiled(*cells), module(*cells), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "name", ["dense, dual, untied", "convolutional, mix, half", "LISTA, ConvolutionalMap"]
+)
+def test_it_exports_for_any_batch_and_length(name):
+    module = NetworkModule.of(disturbed(ALL[name], 1))
+    lower, upper = tensors_for(module.architecture)
+    any_size = torch.export.Dim.DYNAMIC
+    sizes = {0: any_size} if module.architecture.map.frame_length else {0: any_size, 1: any_size}
+    program = torch.export.export(module, (lower, upper), dynamic_shapes=(sizes, sizes)).module()
+    fewer = slice(None) if module.architecture.map.frame_length else slice(0, 21)
+    smaller = lower[:2, fewer].contiguous(), upper[:2, fewer].contiguous()
+    assert torch.allclose(program(*smaller), module(*smaller), atol=1e-12)
+
+
+def test_training_lowers_the_error():
+    generator = torch.Generator().manual_seed(0)
+    t = torch.arange(64) / 64
+    frequency, phase = torch.rand(256, 1, generator=generator), torch.rand(256, 1, generator=generator)
+    s = torch.sin(2 * torch.pi * ((2 + 6 * frequency) * t + phase))
+    lower = torch.floor(8 * s) / 8
+    module = PDRN(64, 3)
+    optimizer = torch.optim.Adam(module.parameters(), 1e-3)
+    errors = []
+    for _ in range(60):
+        optimizer.zero_grad()
+        error = ((module(lower, lower + 1 / 8) - s) ** 2).mean()
+        error.backward()
+        optimizer.step()
+        errors.append(float(error.detach()))
+    assert errors[-1] < 0.5 * errors[0]

@@ -1,0 +1,297 @@
+"""The networks: Chambolle-Pock at the start, inside the cells always, the same in both backends."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tests.convex.laws import cells, normal, seeds
+from tests.nets.plans import ALL, CONVOLUTIONAL, DENSE, FAMILY, WIDE, cells_for, disturbed
+from threadpoolctl import threadpool_info
+
+from pdrn.convex import DCT, ChambollePock, Convolution, Dense, dequantization, solve
+from pdrn.nets import ConvolutionalMap, DenseMap, Network, PrimalDual, starts
+from pdrn.nets.modules import NetworkModule
+
+each_plan = pytest.mark.parametrize("plan", ALL.values(), ids=ALL)
+
+
+@pytest.mark.parametrize("tying", ["untied", "half", "tied"])
+@pytest.mark.parametrize("theta", [0.0, 0.4, 1.0])
+@settings(max_examples=15)
+@given(seeds)
+def test_every_layer_is_an_iterate_of_the_solver_on_frames(tying, theta, seed):
+    plan = PrimalDual(DENSE, 6, tying=tying, theta=theta)
+    lower, upper = cells(seed, 3, 16)
+    problem = dequantization(lower, upper, DCT(16))
+    for layer, x in enumerate(Network.started(plan, dtype=np.float64).by_layer(lower, upper), 1):
+        iterate = solve(problem, ChambollePock(10.0, 0.1, theta), iterations=layer).x
+        assert np.allclose(x, iterate, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("tying", ["untied", "half", "tied"])
+@pytest.mark.parametrize("theta", [0.0, 0.4, 1.0])
+@settings(max_examples=15)
+@given(seeds, st.integers(1, 40))
+def test_every_layer_is_an_iterate_of_the_solver_on_signals(tying, theta, seed, length):
+    """Each signal of a batch is solved on its own, between zeros: no view sees two signals."""
+    map = CONVOLUTIONAL
+    plan = PrimalDual(map, 5, tying=tying, theta=theta)
+    K, norm = map.dictionary()
+    weights = starts.chambolle_pock(plan, sigma=3.0)
+    lower, upper = cells(seed, 2, length)
+    layers = Network(plan, weights).by_layer(lower, upper)
+    for row in range(2):
+        after = -length % map.hop + map.edge
+        padded = [np.pad(bound[row], (map.edge, after)) for bound in (lower, upper)]
+        count = (len(padded[0]) - map.window) // map.hop + 1
+        problem = dequantization(*padded, Convolution(K, map.hop, count))
+        for layer, x in enumerate(layers, 1):
+            steps = ChambollePock(3.0, 1 / (3.0 * norm**2), theta)
+            iterate = solve(problem, steps, iterations=layer).x[map.edge : map.edge + length]
+            assert np.allclose(x[row], iterate, atol=1e-12, rtol=0)
+
+
+def any_cells(draw_seed, shape, dtype):
+    """Bounded, half-open, unbounded and empty cells at every scale."""
+    generator = np.random.default_rng(draw_seed)
+    centre = generator.standard_normal(shape) * 10.0 ** generator.integers(-6, 7, shape)
+    radius = np.abs(generator.standard_normal(shape)) * 10.0 ** generator.integers(-6, 7, shape)
+    radius[generator.random(shape) < 0.1] = 0
+    lower, upper = (centre - radius).astype(dtype), (centre + radius).astype(dtype)
+    lower[generator.random(shape) < 0.1] = -np.inf
+    upper[generator.random(shape) < 0.1] = np.inf
+    return lower, upper
+
+
+@each_plan
+@settings(max_examples=25)
+@given(seeds, st.sampled_from([1e-3, 1.0, 1e6, 1e19, 1e38]), st.sampled_from([np.float32, np.float64]))
+@example(0, 1e38, np.float32)
+def test_the_result_is_in_its_cells_whatever_the_weights_are(plan, seed, scale, dtype):
+    generator = np.random.default_rng(seed)
+    shapes = plan.shapes()
+    weights = {
+        name: (scale * generator.uniform(-1, 1, shape)).astype(np.float32) for name, shape in shapes.items()
+    }
+    numpy_network = Network(plan, weights)
+    lower, upper = any_cells(seed, (3, 16), dtype)
+    with np.errstate(all="ignore"):
+        restored = numpy_network(lower, upper)
+    assert restored.dtype == dtype
+    assert np.isfinite(restored).all()
+    assert ((lower <= restored) & (restored <= upper)).all()
+    with torch.no_grad():
+        tensor = NetworkModule.of(numpy_network)(torch.tensor(lower), torch.tensor(upper)).numpy()
+    assert tensor.dtype == dtype
+    assert np.isfinite(tensor).all()
+    assert ((lower <= tensor) & (tensor <= upper)).all()
+
+
+@pytest.mark.parametrize("map", [DENSE, CONVOLUTIONAL])
+def test_no_training_leads_out_of_the_cells(map):
+    """Trained to go as far away as they can, networks reach the bounds and no further."""
+    module = NetworkModule(PrimalDual(map, 3, "mix"))
+    lower, upper = (torch.tensor(bound) for bound in cells_for(module.architecture, 5, np.float32))
+    optimizer = torch.optim.SGD(module.parameters(), lr=100.0)
+    for _ in range(20):
+        optimizer.zero_grad()
+        (-((module(lower, upper) - (lower + upper) / 2) ** 2).sum()).backward()
+        optimizer.step()
+    restored = module(lower, upper).detach()
+    at_a_bound = (restored == lower) | (restored == upper)
+    assert ((lower <= restored) & (restored <= upper)).all()
+    assert at_a_bound.float().mean() > 0.9
+
+
+@each_plan
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 1e-5)])
+@settings(max_examples=5)
+@given(seeds)
+def test_numpy_and_torch_agree(plan, dtype, tolerance, seed):
+    numpy_network = disturbed(plan, seed, dtype=dtype)
+    lower, upper = cells_for(plan, seed, dtype)
+    module = NetworkModule.of(numpy_network)
+    tensors = module.by_layer(torch.tensor(lower), torch.tensor(upper))
+    for array, tensor in zip(numpy_network.by_layer(lower, upper), tensors, strict=True):
+        assert array.dtype == dtype
+        scale = np.abs(array).max()
+        assert np.abs(array - tensor.detach().numpy()).max() <= tolerance * scale
+
+
+@each_plan
+@settings(max_examples=3)
+@given(seeds)
+def test_the_last_layer_is_the_result(plan, seed):
+    numpy_network = disturbed(plan, seed)
+    lower, upper = cells_for(plan, seed)
+    layers = numpy_network.by_layer(lower, upper)
+    assert len(layers) == plan.depth
+    assert np.array_equal(layers[-1], numpy_network(lower, upper))
+
+
+@each_plan
+@settings(max_examples=5)
+@given(seeds)
+def test_signals_of_a_batch_do_not_see_each_other(plan, seed):
+    numpy_network = disturbed(plan, seed)
+    lower, upper = cells_for(plan, seed)
+    together = numpy_network(lower, upper)
+    for row in range(len(lower)):
+        assert np.allclose(together[row], numpy_network(lower[row], upper[row]), atol=1e-12)
+    stacked = numpy_network(lower[:, None], upper[:, None])
+    assert stacked.shape == (3, 1, lower.shape[-1])
+    assert np.allclose(stacked[:, 0], together, atol=1e-12)
+
+
+@each_plan
+def test_cells_in_double_precision_are_kept_by_single_precision_weights(plan):
+    numpy_network = disturbed(plan, 1, dtype=np.float32)
+    lower, upper = (bound / 3 for bound in cells_for(plan, 1))
+    restored = numpy_network(lower, upper)
+    assert restored.dtype == np.float64
+    assert ((lower <= restored) & (restored <= upper)).all()
+
+
+@pytest.mark.parametrize("length", [1, 3, 4, 5, 8, 100])
+def test_a_convolutional_network_takes_signals_of_any_length(length):
+    numpy_network = disturbed(FAMILY["convolutional, mix, untied"], 2)
+    lower, upper = cells(2, length)
+    assert numpy_network(lower, upper).shape == (length,)
+
+
+def test_a_convolutional_network_sees_no_frame_edges():
+    """Moved by a hop, a signal between silence is restored to the same samples, moved by a hop."""
+    plan = PrimalDual(CONVOLUTIONAL, 3, "mix")
+    numpy_network = disturbed(plan, 3)
+    lower, upper = cells(3, 40)
+    here = [np.pad(bound, (40, 44)) for bound in (lower, upper)]
+    there = [np.pad(bound, (44, 40)) for bound in (lower, upper)]
+    assert np.allclose(numpy_network(*here)[40:80], numpy_network(*there)[44:84], atol=1e-12)
+
+
+def test_parameter_counts_are_those_of_the_paper():
+    for depth in (1, 2, 5, 10, 15):
+        pdn = PrimalDual(DenseMap(1024), depth)
+        pdrn = PrimalDual(DenseMap(1024), depth, "bias")
+        assert pdn.parameter_count == depth * 2 * 1024**2
+        assert pdrn.parameter_count == depth * (2 * 1024**2 + 1024)
+
+
+@pytest.mark.parametrize(
+    ("plan", "count"),
+    [
+        (PrimalDual(WIDE, 3, "dual", "tied"), 24 * 16 + 2),
+        (PrimalDual(WIDE, 3, "bias", "half"), 3 * (24 * 16 + 24) + 3),
+        (PrimalDual(WIDE, 3, "gain"), 3 * (2 * 24 * 16 + 24) + 2 * 24),
+        (PrimalDual(WIDE, 3, "mix", learn_theta="once"), 3 * (2 * 24 * 16 + 24) + 2 * 24**2 + 1),
+        (PrimalDual(ConvolutionalMap(256, 320, 160), 8, "mix"), 8 * (2 * 256 * 320 + 256) + 7 * 256**2),
+    ],
+)
+def test_parameter_counts(plan, count):
+    assert plan.parameter_count == count
+
+
+@pytest.mark.parametrize(
+    ("plan", "shape", "products"),
+    [
+        (PrimalDual(DENSE, 3), (5, 16), 3 * 2 * 5 * 16 * 16),
+        (PrimalDual(WIDE, 3, "mix"), (5, 16), 3 * 2 * 5 * 16 * 24 + 2 * 5 * 24 * 24),
+        (PrimalDual(CONVOLUTIONAL, 2), (3, 27), 2 * 2 * 3 * (7 + 1) * 10 * 8),
+        (PrimalDual(CONVOLUTIONAL, 2, "mix"), (27,), 2 * 2 * 8 * 10 * 8 + 8 * 10 * 10),
+    ],
+)
+def test_multiplications_are_counted(plan, shape, products):
+    assert plan.products(shape) == products
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: PrimalDual(DENSE, 0), "depth must be"),
+        (lambda: PrimalDual(DENSE, 1.0), "depth must be"),
+        (lambda: PrimalDual(DENSE, 2, "elephant"), "memory must be one of dual, bias, gain, mix"),
+        (lambda: PrimalDual(DENSE, 2, tying="knot"), "tying must be"),
+        (lambda: PrimalDual(DENSE, 2, learn_theta=True), "learn_theta must be"),
+        (lambda: PrimalDual(DENSE, 2, theta=float("nan")), "theta must be"),
+        (lambda: PrimalDual(16, 2), "needs a DenseMap or a ConvolutionalMap"),
+        (lambda: DenseMap(0), "samples must be"),
+        (lambda: ConvolutionalMap(4, 10, 4), "whole number of hops"),
+        (lambda: PrimalDual(WIDE, 2).start(None), "pass a dictionary"),
+    ],
+)
+def test_plans_that_make_no_sense_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_weights_that_do_not_fit_are_refused():
+    plan = PrimalDual(DENSE, 2)
+    weights = plan.start(np.random.default_rng(0))
+    with pytest.raises(ValueError, match=r"missing: W\.0"):
+        Network(plan, {name: part for name, part in weights.items() if name != "W.0"})
+    with pytest.raises(ValueError, match=r"no place for: b\.0"):
+        Network(plan, weights | {"b.0": np.zeros(16)})
+    with pytest.raises(ValueError, match=r"V\.1 must have shape \(16, 16\), got \(16, 15\)"):
+        Network(plan, weights | {"V.1": np.zeros((16, 15))})
+    with pytest.raises(ValueError, match="all float32 or all float64"):
+        Network(plan, weights | {"V.1": np.zeros((16, 16), np.float32)})
+    with pytest.raises(ValueError, match="NaN"):
+        Network(plan, weights | {"V.1": np.full((16, 16), np.inf)})
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "message"),
+    [
+        (np.zeros(15), np.ones(15), "frames of 16 samples"),
+        (np.zeros((2, 0)), np.zeros((2, 0)), "no cells"),
+        (np.ones(16), np.zeros(16), "lower <= upper"),
+        (np.zeros(16), np.ones(17), "differ in shape"),
+        (np.zeros(16, int), np.ones(16, int), "float32 or float64"),
+        (np.full(16, np.nan), np.ones(16), "lower <= upper"),
+    ],
+)
+def test_cells_that_make_no_sense_are_refused(lower, upper, message):
+    with pytest.raises(ValueError, match=message):
+        Network.started(PrimalDual(DENSE, 2))(lower, upper)
+
+
+def test_the_batch_is_laid_out_with_zeros_between():
+    map = ConvolutionalMap(4, window=6, hop=2)
+    signals = np.array([[1.0, 2, 3], [4, 5, 6]])
+    flat = map.lay_out(signals)
+    assert flat.tolist() == [0, 0, 0, 0, 1, 2, 3, 0, 0, 0, 0, 0, 4, 5, 6, 0, 0, 0, 0, 0]
+    assert np.array_equal(map.gather(flat, signals.shape), signals)
+
+
+def test_a_wide_network_starts_at_the_dictionary_that_it_is_given():
+    K = normal(4, 24, 16)
+    plan = PrimalDual(WIDE, 4, theta=1.0)
+    weights = starts.chambolle_pock(plan, sigma=2.0, dictionary=K)
+    lower, upper = cells(4, 16)
+    tau = 1 / (2 * np.linalg.norm(K, 2) ** 2)
+    iterate = solve(dequantization(lower, upper, Dense(K)), ChambollePock(2.0, tau), iterations=4).x
+    assert np.allclose(Network(plan, weights)(lower, upper), iterate, atol=1e-12)
+
+
+def blas_threads():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+@pytest.mark.parametrize("threads", [1, 2, None])
+def test_matrix_products_take_as_many_threads_as_they_are_told(threads, monkeypatch):
+    seen = []
+    plan = PrimalDual(DENSE, 1)
+    numpy_network = Network(plan, plan.start(np.random.default_rng(0)), threads)
+    monkeypatch.setattr(DenseMap, "analyse", lambda self, x, W: seen.append(blas_threads()) or x @ W.T)
+    before = blas_threads()
+    numpy_network(*cells(1, 16))
+    assert seen == [before if threads is None else {threads}]
+    assert blas_threads() == before
+
+
+def test_one_thread_is_the_default():
+    plan = PrimalDual(DENSE, 1)
+    assert Network.started(plan).threads == 1
+    with pytest.raises(ValueError, match="threads must be"):
+        Network(plan, plan.start(np.random.default_rng(0)), threads=0)
