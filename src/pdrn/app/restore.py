@@ -27,6 +27,7 @@ For example:
   arecord -t raw -f S16_LE -r 16000 |
     pdrn restore --raw --rate 16000 --bits 5 - - > restored.f32"""
 
+
 TEMPLATE = "{stem}_restored{ext}"
 
 
@@ -45,6 +46,10 @@ def restore(
     law: LawOption = None,
     clip_at: ClipAt = None,
     converter: ConverterOption = Converter.rounds,
+    model: Annotated[
+        str | None,
+        typer.Option(help="A network, trained on this sample rate, instead of Chambolle-Pock."),
+    ] = None,
     iterations: Annotated[
         int | None,
         typer.Option(min=1, max=10000, help="Iterations of Chambolle-Pock, instead of what is tuned."),
@@ -107,7 +112,10 @@ def restore(
             raise typer.BadParameter(f"{name} {advice}")
     from pdrn.restoring.restorer import Restorer
 
-    restorer = Restorer(iterations, mix, threads)
+    try:
+        restorer = Restorer(model, iterations, mix, threads)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
     if raw:
         from pdrn.app.piping import restore_raw
 

@@ -203,6 +203,21 @@ class BoundedLevels:
         return str(self.levels)
 
 
+def step_of(levels: Levels) -> float | None:
+    """Return how wide all cells of some levels are, but for open-ended ones; None where they differ.
+
+    >>> step_of(UniformLevels(1 / 4)), step_of(LawLevels("mulaw"))
+    (0.25, None)
+    """
+    if isinstance(levels, BoundedLevels):
+        return step_of(levels.levels)
+    if isinstance(levels, UniformLevels | TruncatedLevels):
+        return levels.step
+    if isinstance(levels, DetectedLevels) and not isinstance(levels.found.quantizer, MuLaw | ALaw):
+        return levels.found.quantizer.step
+    return None
+
+
 def cells_of(samples: NDArray[np.float64], levels: Levels) -> Cells:
     """Return the cells of samples, unbounded where NaN marks a missing one."""
     known = ~np.isnan(samples)

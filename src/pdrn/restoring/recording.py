@@ -18,10 +18,11 @@ from pdrn.audio.placing import Target
 from pdrn.audio.writing import FORMAT_OF_SUFFIX, writer
 from pdrn.restoring.blockwise import Progress, Restored
 from pdrn.restoring.description import Description
-from pdrn.restoring.levels import BoundedLevels, ClippedLevels, Levels, cells_of
+from pdrn.restoring.levels import BoundedLevels, ClippedLevels, Levels, cells_of, step_of
 
-Pieces = Callable[[Iterable[Cells], int, int | None, Progress | None], Iterator[Restored]]
-"""What restores a signal in pieces, given their cells, the sample rate, the length and a callback."""
+Pieces = Callable[[Iterable[Cells], int, float | None, int | None, Progress | None], Iterator[Restored]]
+"""What restores a signal in pieces, given their cells, the sample rate, the width that all cells have if any,
+the length and a callback."""
 
 BLOCK_LENGTH = 1 << 15
 LOOKED_AT = 1 << 20
@@ -82,7 +83,7 @@ def restore_file(
         with writer(
             target, first.sample_rate_hz, first.channels, subtype=subtype, overwrite=overwrite
         ) as put:
-            for restored in restore(cells, first.sample_rate_hz, total, progress):
+            for restored in restore(cells, first.sample_rate_hz, step_of(levels), total, progress):
                 put(restored.samples, restored.cells)
                 frames += restored.samples.shape[-1]
     except AudioError:

@@ -14,11 +14,12 @@ from pdrn.audio.files import Source
 from pdrn.audio.placing import Target
 from pdrn.restoring.blockwise import OFFLINE_FRAMES, Blockwise, Progress, Restored
 from pdrn.restoring.description import Description, LevelOptions
-from pdrn.restoring.levels import Levels, cells_of
+from pdrn.restoring.levels import Levels, cells_of, step_of
 from pdrn.restoring.method import Method
 from pdrn.restoring.overlapped import OverlappedChambollePock
 from pdrn.restoring.recording import Report, restore_file
 from pdrn.restoring.stream import Stream, as_channels
+from pdrn.restoring.trained import model_of
 
 _PIECE = 1 << 16
 
@@ -29,6 +30,9 @@ class Restorer:
 
     Parameters
     ----------
+    model : path, optional
+        A convolutional network in units of the cell, as `pdrn train` writes it, for sound of its sample
+        rate and one step. Without it sound is restored by Chambolle-Pock, whatever its rate and cells.
     iterations : int, optional
         Iterations of Chambolle-Pock; what is tuned unless given.
     mix : float
@@ -49,16 +53,24 @@ class Restorer:
     True
     """
 
+    model: str | None = None
     iterations: int | None = None
     mix: float = 1.0
     threads: int = 1
 
     def __post_init__(self) -> None:
-        Blockwise(self.method(1), 1, self.mix, self.threads)  # refuses what cannot be, here and now
+        if self.model is not None and self.iterations is not None:
+            raise ValueError("a network has its layers, and no iterations; leave one of the two out")
+        solver = OverlappedChambollePock.at(1, self.iterations)
+        Blockwise(solver, 1, self.mix, self.threads)  # refuses what cannot be, here and now
+        if self.model is not None:
+            model_of(self.model)
 
-    def method(self, sample_rate_hz: int) -> Method:
-        """Return what restores sound of this rate."""
-        return OverlappedChambollePock.at(sample_rate_hz, self.iterations)
+    def method(self, sample_rate_hz: int, step: float | None) -> Method:
+        """Return what restores sound of this rate, whose cells are all one step wide, or differ (None)."""
+        if self.model is None:
+            return OverlappedChambollePock.at(sample_rate_hz, self.iterations)
+        return model_of(self.model).method(sample_rate_hz, step)
 
     def restore(
         self,
@@ -81,28 +93,41 @@ class Restorer:
             `bits`, `step`, `law`, `clip_at` and `truncated` as in `Description`; detected unless given.
         """
         rows = as_channels(samples, most_channels=8)
-        cells = cells_of(rows, Description(**levels).levels_of(rows))
-        return self.restore_cells(cells, sample_rate_hz, progress).reshape(np.shape(samples))
+        found = Description(**levels).levels_of(rows)
+        step = None if np.isnan(rows).any() else step_of(found)
+        return self.restore_cells(cells_of(rows, found), sample_rate_hz, step, progress).reshape(
+            np.shape(samples)
+        )
 
     def restore_cells(
-        self, cells: Cells, sample_rate_hz: int, progress: Progress | None = None
+        self,
+        cells: Cells,
+        sample_rate_hz: int,
+        step: float | None = None,
+        progress: Progress | None = None,
     ) -> FloatArray:
-        """Return samples restored from any cells, shape (frames,) or (channels, frames)."""
+        """Return samples restored from any cells, shape (frames,) or (channels, frames).
+
+        A network takes part only where all cells have one width, but for open-ended ones, and it is told.
+        """
         rows = cells if len(cells.shape) == 2 else cells[None]
         frames = rows.shape[-1]
         pieces = (rows[:, start : start + _PIECE] for start in range(0, frames, _PIECE))
-        blocks = [restored.samples for restored in self.pieces(pieces, sample_rate_hz, frames, progress)]
+        blocks = [
+            restored.samples for restored in self.pieces(pieces, sample_rate_hz, step, frames, progress)
+        ]
         return np.concatenate([np.empty((len(rows), 0)), *blocks], axis=-1).reshape(cells.shape)
 
     def pieces(
         self,
         cells: Iterable[Cells],
         sample_rate_hz: int,
+        step: float | None = None,
         frames: int | None = None,
         progress: Progress | None = None,
     ) -> Iterator[Restored]:
         """Yield restored pieces of a signal that is given in pieces, shape (channels, frames) each."""
-        blocks = Blockwise(self.method(_rate(sample_rate_hz)), OFFLINE_FRAMES, self.mix, self.threads)
+        blocks = Blockwise(self.method(_rate(sample_rate_hz), step), OFFLINE_FRAMES, self.mix, self.threads)
         done = 0
         for piece in cells:
             restored = blocks.feed(piece)
@@ -169,7 +194,7 @@ class Restorer:
 
     def stream_of(self, sample_rate_hz: int, levels: Levels) -> Stream:
         """Return a stream for sound of this rate and any levels."""
-        method = self.method(_rate(sample_rate_hz))
+        method = self.method(_rate(sample_rate_hz), step_of(levels))
         return Stream(method, levels, sample_rate_hz, self.mix, self.threads)
 
 
