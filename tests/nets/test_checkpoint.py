@@ -190,6 +190,13 @@ def test_descriptions_that_make_no_sense_are_refused(file):
         assert str(caught.value).startswith(f"{file} is not a network that can be used: ")
 
 
+def test_a_file_from_before_a_field_was_there_is_read(file):
+    tensors, metadata = parts(file)
+    older = changed(json.loads(metadata[METADATA_KEY]), "architecture", "weighting", to=None)
+    rewrite(file, tensors, older)
+    assert load(file)[0].architecture == PLAN
+
+
 def test_files_of_other_programs_are_refused(file):
     file.write_bytes(safetensors.numpy.save({"a": np.zeros(3)}))
     with pytest.raises(ValueError, match="written by another program"):

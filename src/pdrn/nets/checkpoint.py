@@ -12,7 +12,7 @@ import json
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from importlib.metadata import version
 from typing import Any, Literal, get_args
 
@@ -181,10 +181,12 @@ def _decoded(value: Any) -> Any:
 
 
 def _made(kind: type[Any], fields: Mapping[str, Any]) -> Any:
-    wanted = {field.name for field in dataclasses.fields(kind)}
-    if fields.keys() != wanted:
-        differing = ", ".join(sorted(fields.keys() ^ wanted))
-        raise ValueError(f"the description of its {kind.__name__} does not fit this version: {differing}")
+    known = {field.name: field for field in dataclasses.fields(kind)}
+    # A field that came later has the default that stands for how it was before.
+    needed = {name for name, field in known.items() if field.default is field.default_factory is MISSING}
+    if differing := (fields.keys() - known.keys()) | (needed - fields.keys()):
+        listed = ", ".join(sorted(differing))
+        raise ValueError(f"the description of its {kind.__name__} does not fit this version: {listed}")
     try:
         return kind(**fields)
     except TypeError as error:
