@@ -12,6 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -81,10 +82,8 @@ def restore(architecture: Architecture, weights: Weights, lower: Array, upper: A
 
 def last_estimate(architecture: Architecture, weights: Weights, cells: Box) -> Array:
     """Return the estimate of the last layer, before it is projected; no other activation is kept."""
-    activation = None
-    for activation in architecture.activations(weights, cells):
-        pass
-    return architecture.estimate(weights, cells, activation)
+    last = reduce(lambda _, activation: activation, architecture.activations(weights, cells))
+    return architecture.estimate(weights, cells, last)
 
 
 def restore_by_layer(architecture: Architecture, weights: Weights, lower: Array, upper: Array) -> list[Array]:
