@@ -40,8 +40,13 @@ def demo() -> None:
     Console().print(table)
 
 
-app.command()(study_commands.evaluate)
-app.command()(study_commands.train)
+for command in (
+    study_commands.evaluate,
+    study_commands.train,
+    study_commands.reproduce,
+    study_commands.report,
+):
+    app.command()(command)
 
 
 def main() -> None:

@@ -50,7 +50,7 @@ class Display(Watcher):
             begin, first = self.begun
             total = self.progress.tasks[self.task].total or 0
             left = (time.monotonic() - begin) / (entry["step"] - first) * (total - entry["step"])
-            self.progress.console.print(f"{figures}  {_clock(left)} left", soft_wrap=True)
+            self.progress.console.print(f"{figures}  {clock(left)} left", soft_wrap=True)
 
 
 @contextmanager
@@ -62,6 +62,8 @@ def display(title: str = "") -> Iterator[Display]:
         yield Display(progress, title)
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Return a time as hours, minutes and seconds."""
+    """Return a time as hours, minutes and seconds."""
     minutes, seconds = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"

@@ -25,7 +25,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "modern": {
         "start": {"kind": "chambolle pock", "sigma": 3.0},
         "data": {"placing": "random"},
-        "optimiser": {"learning_rate": 3e-4, "schedule": "cosine", "clip_norm": 0.01, "averaging": 0.999},
+        "optimiser": {"learning_rate": 3e-4, "schedule": "cosine", "clip_norm": 0.002, "averaging": 0.999},
         "budget": {"epochs": 60},
     },
 }

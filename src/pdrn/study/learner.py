@@ -12,7 +12,6 @@ from torch import Tensor
 from pdrn.convex import Box
 from pdrn.nets import Architecture, Network, PrimalDual, starts
 from pdrn.nets import architecture as forward
-from pdrn.nets.modules import NetworkModule
 from pdrn.study.config import Config, Optimiser
 from pdrn.study.data import Array, Examples
 from pdrn.study.machine import MatrixProducts
@@ -57,7 +56,9 @@ class Learner:
     def __init__(self, config: Config, total_steps: int) -> None:
         self.config, self.total_steps, self.step = config, total_steps, 0
         self.architecture: Architecture = config.architecture
-        self.weights = dict(NetworkModule(self.architecture, start(config)).named_parameters())
+        tensors = {name: torch.tensor(part, dtype=torch.float32) for name, part in start(config).items()}
+        self.fixed = {name: tensors.pop(name) for name in self.architecture.fixed}
+        self.weights = {name: part.requires_grad_() for name, part in tensors.items()}
         zeros = {name: torch.zeros_like(part) for name, part in self.weights.items()}
         self.kept = {"means": zeros, "squares": {name: part.clone() for name, part in zeros.items()}}
         """What Adam remembers of the gradients, and the average of the weights where that is used."""
@@ -112,7 +113,9 @@ class Learner:
     def _gradient(self, examples: Examples) -> tuple[float, float]:
         # Copies lie where torch wants them, not NumPy: products of other layouts may round otherwise.
         signal, lower, upper = (torch.tensor(x) for x in (examples.signal, examples.lower, examples.upper))
-        *_, estimate = self.architecture.estimates(self.weights, Box(lower, upper))
+        weights, cells = self.weights | self.fixed, Box(lower, upper)
+        *_, last = self.architecture.activations(weights, cells)
+        estimate = cells.project(self.architecture.estimate(weights, cells, last))
         for part in self.weights.values():
             part.grad = None
         if self.config.loss.relative:
@@ -159,7 +162,7 @@ class Learner:
 
     def restorer(self) -> Callable[[Array, Array], Array]:
         """Return the network as it stands: cells in, signals out."""
-        weights = self.kept.get("average", self.weights)
+        weights = self.kept.get("average", self.weights) | self.fixed
 
         @torch.no_grad()
         def restore(lower: Array, upper: Array) -> Array:
@@ -171,7 +174,7 @@ class Learner:
 
     def network(self) -> Network:
         """Return the network as it stands, for NumPy."""
-        weights = self.kept.get("average", self.weights)
+        weights = self.kept.get("average", self.weights) | self.fixed
         return Network(self.architecture, {n: part.detach().numpy().copy() for n, part in weights.items()})
 
     def tensors(self) -> Tensors:

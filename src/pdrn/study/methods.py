@@ -67,7 +67,7 @@ def network_method(network: Network, unit: Unit) -> Method:
 
 def frame_length_of(network: Network) -> int | None:
     """Return how long the frames are that a network takes, or None where it takes signals of any length."""
-    map = getattr(network.architecture, "map", None)
+    map = network.architecture.map
     return map.samples if isinstance(map, DenseMap) else None
 
 

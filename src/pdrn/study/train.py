@@ -26,8 +26,8 @@ from pdrn.study.runs import Entry, Run, code_version, runs_in
 SECONDS_BETWEEN_STATES = 60.0
 """State is written after an epoch, but not more often than this: a kill costs a minute or an epoch."""
 
-SHARE_FOR_FLOOR = 0.01
-"""So much of the training time goes into measuring how fast it could be."""
+STEPS_PER_FLOOR = 50
+"""The floor is measured so often while training goes on, so that a busy machine slows down both."""
 
 
 class Watcher:
@@ -193,7 +193,7 @@ class _Training:
         self.run.save_network("last", self.learner.network(), self._provenance(self.epoch))
 
     def _learn_epoch(self, watcher: Watcher) -> Entry:
-        begin, rows = time.perf_counter(), 0
+        begin, rows, floors = time.perf_counter(), 0, []
         losses, errors, left = 0.0, 0.0, self.record["total_steps"] - self.learner.step
         for examples in islice(self.data.batches(self.epoch), left):
             loss, mse = self.learner.learn(examples)
@@ -202,10 +202,12 @@ class _Training:
             count = len(examples.signal)
             rows, losses, errors = rows + count, losses + count * loss, errors + count * mse
             watcher.advance(self.learner.step)
+            if self.learner.step % STEPS_PER_FLOOR == 0:
+                floors.append(self.products.seconds())
         if not self.learner.is_finite():
             self._refuse_to_go_on()
-        spent = time.perf_counter() - begin
-        floor = self.products.seconds(SHARE_FOR_FLOOR * spent) * rows / self.config.optimiser.batch_size
+        spent = time.perf_counter() - begin - sum(floors)
+        floor = float(np.mean(floors or [self.products.seconds()]))
         self.epoch, self.seconds = self.epoch + 1, self.seconds + spent
         return {
             "epoch": self.epoch,
@@ -216,7 +218,7 @@ class _Training:
                 self.config.optimiser, self.learner.step - 1, self.record["total_steps"]
             ),
             "samples_per_second": rows * self.config.data.length / spent,
-            "floor_fraction": floor / spent,
+            "floor_fraction": floor * rows / self.config.optimiser.batch_size / spent,
             "training_seconds": self.seconds,
         }
 
