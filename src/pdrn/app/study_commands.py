@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -23,18 +24,23 @@ def train(
     corpus: CORPUS,
     out: OUT = Path("runs"),
     threads: THREADS = 0,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Log for TensorBoard too, into the run's folder.")
+    ] = False,
 ) -> None:
     """Train a network; interrupted, the same command goes on where it stopped.
 
     Example: pdrn train pdrn.toml --corpus ieee --out runs
     """
-    from pdrn.app.training import display
+    require("torch", "train")
+    from pdrn.app.training import Board, display
     from pdrn.study.config import load
     from pdrn.study.train import train as run_training
 
     settings = load(config)
     index = scanned(corpus, settings.data.sample_rate_hz)
-    with display() as watcher:
+    with display() as shown:
+        watcher = Board(shown) if tensorboard else shown
         run = run_training(settings, index, out, threads=threads, watcher=watcher)
     print(run.best_path)
 
@@ -99,6 +105,8 @@ def reproduce(
     """
     if what not in ("table1", "table2", "figures", "all"):
         raise ValueError(f"there are table1, table2, figures and all to reproduce, not {what!r}")
+    require("torch", "train")
+    require("matplotlib", "report")
     from pdrn.app.reproducing import show_plan, train_grid
     from pdrn.study import reproduce as steps
     from pdrn.study.report import markdown, write_report
@@ -139,6 +147,7 @@ def report(
 
     Example: pdrn report runs --out results/paper
     """
+    require("matplotlib", "report")
     from pdrn.study.report import write_report
 
     print(write_report(runs, out or runs / "report"))
@@ -155,6 +164,12 @@ def numbers(text: str, kind: type[Number], name: str) -> list[Number]:
 def names(text: str) -> list[str]:
     """Return the parts of a comma-separated list."""
     return [part.strip() for part in text.split(",")] if text.strip() else []
+
+
+def require(module: str, extra: str) -> None:
+    """Refuse to go on without a module that an extra of the package brings."""
+    if find_spec(module) is None:
+        raise ValueError(f"this needs {module}, which is not installed: pip install 'pdrn[{extra}]'")
 
 
 def scanned(corpus: Path, sample_rate_hz: int = 0) -> Corpus:

@@ -53,6 +53,31 @@ class Display(Watcher):
             self.progress.console.print(f"{figures}  {clock(left)} left", soft_wrap=True)
 
 
+class Board(Watcher):
+    """Hands the log on to TensorBoard, and everything to another watcher."""
+
+    def __init__(self, other: Watcher) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ValueError("TensorBoard is not installed; leave --tensorboard, or install it") from error
+        self.other, self.writer = other, SummaryWriter
+
+    def begin(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
+        self.other.begin(run, record, first_epoch)
+        self.board = self.writer(str(run.folder / "tensorboard"), purge_step=first_epoch)
+
+    def advance(self, step: int) -> None:
+        self.other.advance(step)
+
+    def epoch(self, entry: Entry) -> None:
+        self.other.epoch(entry)
+        for name, value in entry.items():
+            if isinstance(value, int | float):
+                self.board.add_scalar(name, value, entry["epoch"])
+        self.board.flush()
+
+
 @contextmanager
 def display(title: str = "") -> Iterator[Display]:
     """Show a training run while the context lasts."""

@@ -6,17 +6,14 @@ import io
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import matplotlib
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from pdrn.audio.frames import cut
 from pdrn.study.paper import TABLE_1, Kind
 from pdrn.study.tables import Place, Table
-
-try:
-    import matplotlib
-    from matplotlib.figure import Figure
-except ImportError as error:
-    raise ImportError("figures need the extra of this package: pip install 'pdrn[report]'") from error
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
@@ -34,13 +31,13 @@ STYLE: dict[Any, Any] = {
 COLOURS = {"signal": "#222222", "cells": "#d9dee5", "QU": "#8a94a3", "CP 25": "#c2800f", "PDN": "#2a78b5"}
 COLOURS["PDRN"] = "#c8452e"
 
-SAMPLES_SHOWN = 96
+SAMPLES_SHOWN = 80
 
 
-def curves(table: Table, kind: Kind) -> Figure:
+def curves(table: Table, kind: Kind, with_the_papers: bool) -> Figure:
     """Draw training and development errors over the epochs, without and with regularisation.
 
-    The layout of the paper's Figures 3 and 4. Marks at the right edge are the paper's minima.
+    The layout of the paper's figures; on request its minima are marked at the right edge.
     """
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(8, 5.6), layout="constrained")
@@ -58,15 +55,16 @@ def curves(table: Table, kind: Kind) -> Figure:
                     errors = [1e4 * entry[f"{split}_mse"] for entry in result.log]
                     marker = "." if len(epochs) < 3 else None
                     panel.plot(epochs, errors, color=colour, lw=1.2, marker=marker, label=f"L = {depth}")
-                    if paper := TABLE_1.get((kind, split, regularised, depth)):
+                    papers = TABLE_1.get((kind, split, regularised, depth))
+                    if papers and with_the_papers:
                         at = panel.get_yaxis_transform()
-                        panel.plot([0.985, 1.0], 2 * [1e4 * paper], transform=at, color=colour, lw=2.5)
+                        panel.plot([0.985, 1.0], 2 * [1e4 * papers], transform=at, color=colour, lw=2.5)
                 words = {"train": "training", "dev": "development"}[split]
                 panel.set_title(f"{words} error, {'with' if regularised else 'without'} regularisation")
                 panel.set_yscale("log")
+                panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
                 panel.yaxis.set_major_formatter("{x:g}")
-                panel.yaxis.set_minor_formatter("{x:g}")
-                panel.tick_params(which="minor", labelsize=7)
+                panel.yaxis.set_minor_formatter("")
                 if column == 0:
                     panel.set_ylabel("MSE / 1e-4")
                 if row == 1:
@@ -80,7 +78,7 @@ def curves(table: Table, kind: Kind) -> Figure:
 
 
 def waveform(example: Arrays) -> Figure:
-    """Draw the loudest part of an example: the cells, the signal in them, and what was restored."""
+    """Draw the loudest part of an example: cells, the signal in them, what was restored; and magnified."""
     signal = example["signal"]
     count = min(SAMPLES_SHOWN, len(signal))
     energy = np.convolve(np.square(signal), np.ones(count), "valid")
@@ -88,18 +86,23 @@ def waveform(example: Arrays) -> Figure:
     here = slice(begin, begin + count)
     time = 1e3 * np.arange(begin, begin + count) / float(example["rate"][0])
     lower, upper = example["lower"][here], example["upper"][here]
+    centre, step = (lower + upper) / 2, upper - lower
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(8, 3.6), layout="constrained")
-        panel = figure.subplots()
-        width = time[1] - time[0] if count > 1 else 1.0
-        panel.bar(time, upper - lower, width, lower, color=COLOURS["cells"], label="cells")
-        panel.plot(time, (lower + upper) / 2, ".", ms=3, color=COLOURS["QU"], label="quantized")
-        panel.plot(time, signal[here], color=COLOURS["signal"], lw=2.2, alpha=0.6, label="original")
-        for name in _methods(example):
-            panel.plot(time, example[name][here], color=COLOURS[name], lw=1.1, label=name)
-        panel.set_xlabel("time / ms")
-        panel.set_ylabel("amplitude")
-        panel.margins(x=0)
+        figure = Figure(figsize=(8, 5), layout="constrained")
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+        width = 1e3 / float(example["rate"][0])
+        above.bar(time, step, width, lower, color=COLOURS["cells"], label="cells")
+        above.plot(time, centre, ".", ms=3, color=COLOURS["QU"], label="quantized")
+        below.bar(time, 1, width, -0.5, color=COLOURS["cells"])
+        shown = {"original": (signal, COLOURS["signal"], 2.2)}
+        shown |= {name: (example[name], COLOURS[name], 1.1) for name in _methods(example)}
+        for name, (samples, colour, thickness) in shown.items():
+            above.plot(time, samples[here], color=colour, lw=thickness, alpha=0.8, label=name)
+            below.plot(time, (samples[here] - centre) / step, color=colour, lw=thickness, alpha=0.8)
+        below.set_xlabel("time / ms")
+        above.set_ylabel("amplitude")
+        below.set_ylabel("place in the cell")
+        above.margins(x=0)
         figure.legend(loc="outside upper right", ncols=6)
         return figure
 

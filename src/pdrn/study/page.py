@@ -29,7 +29,7 @@ class Compared:
         if self.here is None:
             return f"{self.paper:.2f}"
         if self.relative:
-            return f"{self.paper:.2f}, {100 * (self.here / self.paper - 1):+.0f} %"
+            return f"{self.paper:.2f}, {round(100 * (self.here / self.paper - 1)):+} %"
         return f"{self.paper:.2f}, {self.here - self.paper:+.2f}"
 
     @property

@@ -95,7 +95,7 @@ def _table_1(found: Findings) -> Grid:
                 values: list[str | Compared] = [
                     Compared(
                         1e4 * result.smallest(split) if result else None,
-                        _times(1e4, TABLE_1.get((kind, split, regularised, depth))),
+                        _in_1e4(found, TABLE_1.get((kind, split, regularised, depth))),
                     )
                     for depth, result in zip(depths, results, strict=True)
                 ]
@@ -120,7 +120,7 @@ def _training(found: Findings) -> Grid:
                 f"{record['parameters']:,}",
                 str(result.epochs),
                 str(last["best_epoch"]),
-                f"{last['training_seconds'] / 60:.1f} min",
+                _time(last["training_seconds"]),
                 f"{floor:.0%}",
                 result.run.folder.name,
             ]
@@ -139,10 +139,10 @@ def _table_2(found: Findings) -> Grid | None:
     rows: list[list[str | Compared]] = []
     heard = [name for name in ("pesq", "stoi") if found.table2["rows"][0].get(name) is not None]
     for row in found.table2["rows"]:
-        mse, snr = TABLE_2.get(row["method"], (None, None)) if found.setting.bits == 5 else (None, None)
+        mse, snr = TABLE_2[row["method"]]
         figures: list[str | Compared] = [
-            Compared(1e4 * row["mse"], _times(1e4, mse)),
-            Compared(row["snr"], snr, relative=False),
+            Compared(1e4 * row["mse"], _in_1e4(found, mse)),
+            Compared(row["snr"], snr if found.setting.is_the_papers else None, relative=False),
         ]
         hearing = [f"{row[name]:.3f}" for name in heard]
         rows.append([row["method"], *figures, f"{row['ratio']:.3f}", *hearing])
@@ -162,7 +162,7 @@ def _pictures(found: Findings, folder: Path) -> list[Picture]:
         (
             f"curves-{kind.lower()}",
             f"Training and development errors of the {kind}s.",
-            figures.curves(found.table, kind),
+            figures.curves(found.table, kind, found.setting.is_the_papers),
         )
         for kind in KINDS
     ]
@@ -181,5 +181,10 @@ def _pictures(found: Findings, folder: Path) -> list[Picture]:
     return pictures
 
 
-def _times(factor: float, value: float | None) -> float | None:
-    return None if value is None else factor * value
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def _in_1e4(found: Findings, papers: float | None) -> float | None:
+    """Return the paper's error in multiples of 1e-4, where it may be compared."""
+    return 1e4 * papers if papers is not None and found.setting.is_the_papers else None

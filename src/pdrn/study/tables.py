@@ -22,6 +22,11 @@ class Setting:
     corpus_sha256: str
 
     @property
+    def is_the_papers(self) -> bool:
+        """Whether bit depth and frames are those of the paper, so that its figures may stand beside."""
+        return (self.bits, self.frame_length) == (5, 1024)
+
+    @property
     def name(self) -> str:
         """A name for files about it."""
         return f"{self.recipe}-{self.bits}-bits-{self.frame_length}-{self.corpus_sha256[:8]}"
