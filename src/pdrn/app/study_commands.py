@@ -32,13 +32,15 @@ def train(
 
     Example: pdrn train pdrn.toml --corpus ieee --out runs
     """
-    require("torch", "train")
-    from pdrn.app.training import Board, display
     from pdrn.study.config import load
-    from pdrn.study.train import train as run_training
 
+    require("torch", "train")
     settings = load(config)
     index = scanned(corpus, settings.data.sample_rate_hz)
+
+    from pdrn.app.training import Board, display
+    from pdrn.study.train import train as run_training
+
     with display() as shown:
         watcher = Board(shown) if tensorboard else shown
         run = run_training(settings, index, out, threads=threads, watcher=watcher)

@@ -60,7 +60,9 @@ class Board(Watcher):
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise ValueError("TensorBoard is not installed; leave --tensorboard, or install it") from error
+            raise ValueError(
+                "TensorBoard is not installed; leave out --tensorboard, or pip install tensorboard"
+            ) from error
         self.other, self.writer = other, SummaryWriter
 
     def begin(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
