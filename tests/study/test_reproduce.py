@@ -139,7 +139,7 @@ def test_the_report_has_tables_and_figures_and_needs_no_other_file(runs, tmp_pat
 
 def test_figures_are_the_same_every_time(runs):
     (found,) = findings_in(runs)
-    first, second = (figures.rendered(figures.curves(found.table, "PDN", True), "svg") for _ in range(2))
+    first, second = (figures.rendered(figures.curves(found.table, "PDN", True)) for _ in range(2))
     assert first == second
 
 

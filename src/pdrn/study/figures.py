@@ -134,12 +134,16 @@ def spectrograms(example: Arrays, frame_length: int = 512, hop: int = 64) -> Fig
         return figure
 
 
-def rendered(figure: Figure, kind: str) -> bytes:
-    """Return a figure as a file of this kind, the same bytes for the same figure."""
-    stream = io.BytesIO()
+def rendered(figure: Figure) -> dict[str, bytes]:
+    """Return a figure as PNG and SVG, the same bytes for the same figure."""
+    files = {}
     with matplotlib.rc_context(STYLE):
-        figure.savefig(stream, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
-    return stream.getvalue()
+        for kind, metadata in (("png", None), ("svg", {"Date": None})):
+            stream = io.BytesIO()
+            figure.savefig(stream, format=kind, dpi=150, metadata=metadata)
+            figure.set_layout_engine("none")  # it is laid out now
+            files[kind] = stream.getvalue()
+    return files
 
 
 def _methods(example: Arrays) -> Iterable[str]:

@@ -172,11 +172,10 @@ def _pictures(found: Findings, folder: Path) -> list[Picture]:
     pictures = []
     for name, caption, figure in drawn:
         name = f"{found.setting.name}-{name}"
-        contents = {}
-        for kind in ("png", "svg"):
-            contents[kind] = figures.rendered(figure, kind)
-            with whole_or_gone(folder / f"{name}.{kind}", overwrite=True) as file:
-                file.write(contents[kind])
+        contents = figures.rendered(figure)
+        for kind, file in contents.items():
+            with whole_or_gone(folder / f"{name}.{kind}", overwrite=True) as stream:
+                stream.write(file)
         pictures.append(Picture(caption, f"{name}.png", base64.b64encode(contents["svg"]).decode()))
     return pictures
 
