@@ -28,10 +28,11 @@ class Display(Watcher):
         self.begun = (time.monotonic(), done)
         going_on = f", going on after epoch {first_epoch - 1}" if first_epoch > 1 else ""
         short = record["files_too_short"]
-        self.progress.print(
+        self.progress.console.print(
             f"{self.title or run.folder}: {record['parameters']:,} weights, "
             f"{self.epochs} epochs of {steps} steps, threads: {record['threads']}{going_on}"
-            + (f"; {short} files are too short and left out" if short else "")
+            + (f"; {short} files are too short and left out" if short else ""),
+            soft_wrap=True,
         )
         self.progress.update(self.task, total=record["total_steps"], completed=done)
 

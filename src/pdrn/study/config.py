@@ -59,7 +59,7 @@ class Data:
     bits: tuple[float, ...] = (5.0,)
     """The bit depth, or two: then every segment has its own, drawn between them, whole or not."""
     quantizer: Literal["mid-rise", "mid-tread", "both"] = "mid-rise"
-    """``both`` draws one of them for every segment."""
+    """``both`` draws one of them for every segment; development error is then that of mid-rise."""
     unit: Unit = "full scale"
     """What the network measures signals in; ``cell`` makes every cell one unit wide."""
     length: int = 1024

@@ -75,9 +75,16 @@ class Run:
         """Return the configuration of a run that began."""
         return from_table((self.record() or {})["config"])
 
-    def begin(self, record: dict[str, Any]) -> None:
-        """Note what the run is."""
+    def begin(self, record: dict[str, Any], going_on_from: Run | None = None) -> None:
+        """Note what the run is, after it took over where another stands, to go on from there.
+
+        The record is written last: a process that is killed here begins again.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
+        for name in ("log.jsonl", "best.safetensors", "state.safetensors"):
+            (self.folder / name).unlink(missing_ok=True)
+            if going_on_from and (going_on_from.folder / name).exists():
+                shutil.copyfile(going_on_from.folder / name, self.folder / name)
         with whole_or_gone(self.folder / "run.json", overwrite=True) as stream:
             stream.write(json.dumps(record, indent=1).encode())
 
@@ -137,12 +144,6 @@ class Run:
         if network.architecture != self.config().architecture:
             raise ValueError(f"{self.best_path} is of another architecture than its run; remove that folder")
         return network
-
-    def take_over(self, other: Run) -> None:
-        """Copy where another run stands, to go on from there."""
-        for name in ("log.jsonl", "best.safetensors", "state.safetensors"):
-            if (other.folder / name).exists():
-                shutil.copyfile(other.folder / name, self.folder / name)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -109,9 +109,7 @@ def _prepared(run: Run, config: Config, corpus: Corpus, threads: int) -> _Traini
         shorter = _shorter(run, record)
         if shorter:
             record["goes_on_from"] = {"run": shorter.folder.name, "code": (shorter.record() or {})["code"]}
-        run.begin(record)
-        if shorter:
-            run.take_over(shorter)
+        run.begin(record, shorter)
     return _Training(run, config, record, data, dev)
 
 
