@@ -173,6 +173,21 @@ def test_a_longer_budget_goes_on_from_a_shorter_one(corpus, tmp_path):
     assert all(np.array_equal(part, weights_of(whole)[name]) for name, part in weights_of(longer).items())
 
 
+@pytest.mark.parametrize("kind", ["LISTA", "ResidualNetwork", "LearnedPrimalDual", "DeepPrimalDual"])
+@pytest.mark.parametrize("map", [DENSE["map"], FILTERS], ids=["dense", "convolutional"])
+def test_the_neighbours_are_trained_by_the_same_engine(corpus, tmp_path, kind, map):
+    network = {"kind": kind, "depth": 2, "map": map}
+    settings = from_table(
+        QUICK | {"architecture": network, "start": {"kind": "own"}, "budget": {"epochs": 3}}
+    )
+    run = quickly(settings, corpus, tmp_path)
+    first, *_, last = run.log()
+    assert last["dev_ratio"] < first["dev_ratio"]
+    assert run.best().architecture == settings.architecture
+    with pytest.raises(ValueError, match=f"a {kind} cannot start at glorot"):
+        quickly(from_table(QUICK | {"architecture": network, "start": {"kind": "glorot"}}), corpus, tmp_path)
+
+
 def test_seeds_make_different_networks_and_equal_seeds_equal_ones(corpus, tmp_path):
     runs = [
         quickly(config(recipe="paper", seed=seed), corpus, tmp_path / folder)
