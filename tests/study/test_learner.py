@@ -58,6 +58,18 @@ def test_the_relative_loss_is_the_mean_of_the_ratios():
     assert mse == pytest.approx(error.mean(), rel=1e-4)
 
 
+def test_errors_are_reported_in_full_scale_whatever_the_unit():
+    settings = config(data={"unit": "cell", "bits": [3, 8]})
+    these = examples()
+    scale = np.linspace(0.1, 1, 8)
+    learner = Learner(settings, 100)
+    restored = learner.restorer()(these.lower, these.upper)
+    errors = np.square(restored - these.signal).mean(-1)
+    loss, mse = learner.learn(Examples(these.signal, these.lower, these.upper, scale))
+    assert loss == pytest.approx(errors.mean(), rel=1e-4)
+    assert mse == pytest.approx((errors * scale**2).mean(), rel=1e-4)
+
+
 def test_a_segment_without_any_error_does_not_spoil_the_relative_loss():
     learner = Learner(config(loss={"relative": True}), 100)
     zero = np.zeros((2, 32), np.float32)

@@ -60,8 +60,8 @@ class Learner:
         self.fixed = {name: tensors.pop(name) for name in self.architecture.fixed}
         self.weights = {name: part.requires_grad_() for name, part in tensors.items()}
         zeros = {name: torch.zeros_like(part) for name, part in self.weights.items()}
+        # What Adam remembers of the gradients, and the average of the weights where that is used.
         self.kept = {"means": zeros, "squares": {name: part.clone() for name, part in zeros.items()}}
-        """What Adam remembers of the gradients, and the average of the weights where that is used."""
         if config.optimiser.averaging:
             self.kept["average"] = {name: part.detach().clone() for name, part in self.weights.items()}
 
@@ -85,7 +85,7 @@ class Learner:
             names = [name for name, part in self.weights.items() if self._is_regularised(part) is regularised]
             if not names:
                 continue
-            # The operation that torch.optim.Adam calls, whose import alone takes longer than an epoch may.
+            # What torch.optim.Adam calls; going through it would import torch's compiler, for seconds.
             torch._fused_adam_(
                 [self.weights[name] for name in names],
                 [self.weights[name].grad for name in names],  # type: ignore[misc]
@@ -118,17 +118,20 @@ class Learner:
         estimate = cells.project(self.architecture.estimate(weights, cells, last))
         for part in self.weights.values():
             part.grad = None
+        if not self.config.loss.relative and self.config.data.unit == "full scale":
+            loss = torch.nn.functional.mse_loss(estimate, signal)
+            loss.backward()  # type: ignore[no-untyped-call]
+            return loss.item(), loss.item()
+        errors = (estimate - signal).square().mean(-1)
         if self.config.loss.relative:
-            errors = (estimate - signal).square().mean(-1)
             noise = ((lower + upper) / 2 - signal).square().mean(-1)
             unit = (upper[:, 0] - lower[:, 0]).square()
             loss = (errors / torch.maximum(noise, QUIETEST * unit)).mean()
-            mse = float((errors.detach().double() * torch.tensor(examples.scale).square()).mean())
         else:
-            loss = torch.nn.functional.mse_loss(estimate, signal)
-            mse = float(loss.detach()) * float(np.square(examples.scale).mean())
+            loss = errors.mean()
         loss.backward()
-        return float(loss.detach()), mse
+        in_full_scale = errors.detach().double() * torch.tensor(examples.scale).square()
+        return loss.item(), in_full_scale.mean().item()
 
     def _clip(self) -> None:
         longest = self.config.optimiser.clip_norm
