@@ -51,6 +51,14 @@ def test_the_grid_is_that_of_table_1():
     assert study.config("PDRN", 10).architecture.parameter_count == 10 * (2 * 1024**2 + 1024)
 
 
+def test_lambda_is_chosen_at_two_layers_or_where_it_is_said():
+    assert Study().depth_for_lambda == 2
+    assert Study(depths=(5, 10)).depth_for_lambda == 5
+    study = Study(lambda_depth=10, lambdas=(1e-8,))
+    assert {place_of(c).depth for c in study.first_part() if c.loss.regularisation} == {10}
+    assert {place_of(c).depth for c in study.second_part({"PDN": 1e-8})} == {1, 2, 5, 15}
+
+
 def test_every_place_has_its_run_and_lambda_is_the_better_one(runs, corpus):
     _, table = SMALL.table(corpus, runs)
     assert set(table) == {Place(k, r, d) for k in ("PDN", "PDRN") for r in (False, True) for d in (1, 2)}
@@ -186,6 +194,22 @@ def test_the_example_holds_signals_inside_their_cells(runs):
         assert np.all((example["lower"] - 1e-6 <= example[name]) & (example[name] <= example["upper"] + 1e-6))
 
 
+def test_networks_that_are_not_the_papers_have_a_table_of_their_own(corpus, tmp_path):
+    filters = {"kind": "ConvolutionalMap", "channels": 8, "window": 16, "hop": 8}
+    for kind, more in (("LISTA", {}), ("PrimalDual", {"memory": "mix"})):
+        network = {"kind": kind, "depth": 2, "map": filters} | more
+        data = {"length": 256, "bits": [3, 6], "measured_on": "files"}
+        settings = from_table({"architecture": network, "data": data, "budget": {"steps": 2}})
+        train(settings, corpus, tmp_path, threads=1)
+    write_report(tmp_path, tmp_path / "report")
+    text = (tmp_path / "report" / "report.md").read_text()
+    assert "## Other networks" in text
+    assert "| LISTA L = 2, convolutional 8 x 16 x 8 | " in text
+    assert "| PrimalDual L = 2, convolutional 8 x 16 x 8, mix | " in text
+    assert "3 to 6" in text
+    assert "Table 1" not in text
+
+
 def test_folders_without_runs_are_refused(tmp_path):
     with pytest.raises(ValueError, match="no finished run"):
         write_report(tmp_path, tmp_path / "report")
@@ -199,6 +223,7 @@ def test_folders_without_runs_are_refused(tmp_path):
         ({"depths": ()}, "depths"),
         ({"depths": (0,)}, "depths"),
         ({"lambdas": (0.0,)}, "lambdas"),
+        ({"depths": (1, 2), "lambda_depth": 5}, "cannot be chosen at 5 layers"),
     ],
 )
 def test_studies_that_make_no_sense_are_refused(change, reason):

@@ -93,6 +93,9 @@ def reproduce(
     lambdas: Annotated[
         str, typer.Option(help="Comma-separated: regularisations to choose from; empty for none.")
     ] = "1e-9,1e-8,1e-7",
+    lambda_depth: Annotated[
+        int, typer.Option(min=0, help="Number of layers at which lambda is chosen; 0: 2, or the least.")
+    ] = 0,
     bits: Annotated[int, typer.Option(min=1, max=24, help="Bit depth of the quantizer.")] = 5,
     frame_length: Annotated[int, typer.Option(min=1, help="Samples of a frame.")] = 1024,
     seed: Annotated[int, typer.Option(min=0)] = 0,
@@ -120,6 +123,7 @@ def reproduce(
         bits=bits,
         frame_length=frame_length,
         lambdas=tuple(numbers(lambdas, float, "lambdas")),
+        lambda_depth=lambda_depth,
         seed=seed,
     )
     index = scanned(corpus)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -14,11 +15,12 @@ import numpy as np
 import safetensors.numpy
 
 from pdrn.audio.placing import whole_or_gone
+from pdrn.nets import Architecture
 from pdrn.study import page
 from pdrn.study.page import Compared, Grid, Picture, Section
 from pdrn.study.paper import KINDS, TABLE_1, TABLE_2
 from pdrn.study.runs import runs_in
-from pdrn.study.tables import Place, Setting, Table, tables
+from pdrn.study.tables import Place, Setting, Table, others, tables
 
 ALL = ("table1", "training", "table2")
 
@@ -41,8 +43,6 @@ def findings_in(runs: str | os.PathLike[str]) -> list[Findings]:
         table2 = json.loads(study.read_text()).get("table2") if study.exists() else None
         arrays = safetensors.numpy.load_file(example) if example.exists() else None
         found.append(Findings(setting, table, table2, arrays))
-    if not found:
-        raise ValueError(f"{runs} holds no finished run of the paper's grid; make some with pdrn reproduce")
     return found
 
 
@@ -54,14 +54,69 @@ def markdown(
     return page.as_markdown([section(each, parts) for each in found])
 
 
+def _other_networks(runs: str | os.PathLike[str]) -> list[Section]:
+    """Return a section about the networks that are not in Table 1, if there are any."""
+    rows: list[list[str | Compared]] = []
+    for result in others(runs_in(runs)):
+        record, best = result.run.record() or {}, result.best
+        bits = result.config.data.bits
+        rows.append(
+            [
+                _described(result.config.architecture),
+                f"{record['parameters']:,}",
+                record["corpus"],
+                " to ".join(f"{depth:g}" for depth in bits),
+                _time(result.log[-1]["training_seconds"]),
+                f"{1e4 * best['dev_mse']:.2f}",
+                f"{best['dev_snr']:.2f}",
+                f"{best['dev_ratio']:.3f}",
+                result.run.folder.name,
+            ]
+        )
+    if not rows:
+        return []
+    header = [
+        "network",
+        "weights",
+        "corpus",
+        "bits",
+        "training",
+        "MSE / 1e-4",
+        "SNR / dB",
+        "MSE ratio",
+        "run",
+    ]
+    caption = (
+        "The epoch with the smallest development error; the mean over bit depths where there are several."
+    )
+    return [Section("Other networks", "Trained by the same engine.", [Grid(caption, header, rows)])]
+
+
+def _described(architecture: Architecture) -> str:
+    """Return the name of a network: its kind, its depth, its map, and what else is not as usual."""
+    shape = type(architecture.map).__name__.removesuffix("Map").lower()
+    sizes = " x ".join(map(str, dataclasses.astuple(architecture.map)))
+    unusual = [
+        str(getattr(architecture, part.name))
+        for part in dataclasses.fields(architecture)
+        if part.name not in ("map", "depth") and getattr(architecture, part.name) != part.default
+    ]
+    return ", ".join(
+        [f"{type(architecture).__name__} L = {architecture.depth}", f"{shape} {sizes}", *unusual]
+    )
+
+
 def write_report(runs: str | os.PathLike[str], out: str | os.PathLike[str]) -> Path:
     """Write report.md, report.html and the figures, and return the page's path."""
     folder, sections = Path(out), []
-    found = findings_in(runs)
+    found, rest = findings_in(runs), _other_networks(runs)
+    if not found and not rest:
+        raise ValueError(f"{runs} holds no finished run; make some with pdrn reproduce or pdrn train")
     folder.mkdir(parents=True, exist_ok=True)
     for each in found:
         drawn = section(each, ALL)
         sections.append(Section(drawn.title, drawn.text, [*drawn.parts, *_pictures(each, folder)]))
+    sections += rest
     for name, contents in (
         ("report.md", page.as_markdown(sections)),
         ("report.html", page.as_html(sections)),

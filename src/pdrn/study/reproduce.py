@@ -48,6 +48,8 @@ class Study:
     frame_length: int = FRAME_LENGTH
     lambdas: tuple[float, ...] = LAMBDAS
     """Those to try for networks with regularisation; none leaves these out."""
+    lambda_depth: int = 0
+    """At how many layers lambda is chosen; 0 is two, or the least that there are."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -55,6 +57,10 @@ class Study:
             raise ValueError(f"no recipe is called {self.recipe!r}; there are {', '.join(RECIPES)}")
         if not self.depths or min(self.depths) < 1:
             raise ValueError("depths are whole numbers of 1 or more, for example 1,2,5")
+        if self.lambda_depth not in (0, *self.depths):
+            raise ValueError(
+                f"lambda cannot be chosen at {self.lambda_depth} layers; choose one of the depths"
+            )
         if any(value <= 0 for value in self.lambdas):
             raise ValueError(
                 "lambdas are numbers above 0; networks without regularisation are trained anyway"
@@ -62,8 +68,8 @@ class Study:
 
     @property
     def depth_for_lambda(self) -> int:
-        """Where lambda is chosen, for each kind of network: at two layers, or the least that there are."""
-        return 2 if 2 in self.depths else min(self.depths)
+        """At how many layers lambda is chosen, for each kind of network."""
+        return self.lambda_depth or (2 if 2 in self.depths else min(self.depths))
 
     def config(self, kind: Kind, depth: int, regularisation: float = 0.0) -> Config:
         """Return the configuration of one network of the grid."""

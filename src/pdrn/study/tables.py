@@ -54,6 +54,11 @@ class Result:
         """How long it was trained."""
         return int(self.log[-1]["epoch"])
 
+    @property
+    def best(self) -> Entry:
+        """The epoch whose network was kept."""
+        return min(self.log, key=lambda entry: float(entry["dev_ratio"]))
+
     def smallest(self, split: str) -> float:
         """Return the smallest mean squared error over all epochs, of ``train`` or ``dev``."""
         return float(min(entry[f"{split}_mse"] for entry in self.log))
@@ -85,6 +90,13 @@ def tables(runs: Iterable[Run]) -> dict[Setting, Table]:
         if place not in table or _rank(result) > _rank(table[place]):
             table[place] = result
     return {setting: dict(sorted(table.items())) for setting, table in sorted(found.items(), key=_by_name)}
+
+
+def others(runs: Iterable[Run]) -> list[Result]:
+    """Return the finished runs that have no place in Table 1, the best first."""
+    done = [run for run in runs if run.is_done and run.record() is not None]
+    results = [Result(run, run.config(), run.log()) for run in done if place_of(run.config()) is None]
+    return sorted(results, key=lambda result: result.best["dev_ratio"])
 
 
 def place_of(config: Config) -> Place | None:
