@@ -36,12 +36,6 @@ def pdrn(*arguments: object) -> Result:
     return Result(exit.value.code or 0, out.getvalue(), err.getvalue())
 
 
-def pdrn_without_torch(*arguments: object) -> subprocess.CompletedProcess[str]:
-    program = "import sys\nsys.modules['torch'] = None\nfrom pdrn.app.cli import main\nmain()"
-    command = [sys.executable, "-c", program, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A dozen short files in one folder, without a split."""
@@ -70,14 +64,31 @@ def test_reproduce_makes_everything_from_a_folder_of_sound(reproduced):
     assert "2/2  PDRN L=1 lambda=1e-08" in result.stderr
 
 
-def test_what_is_done_is_not_done_again_and_neither_tables_nor_networks_need_torch(reproduced, folder):
-    out, _ = reproduced
+def test_what_is_done_is_not_done_again(reproduced, folder):
+    out, first = reproduced
     network = next(iter(runs_in(out))).best_path
-    report = pdrn_without_torch("report", out, "--out", out / "again")
-    assert report.returncode == 0, report.stderr
-    assert (out / "again" / "report.html").read_bytes() == (out / "report" / "report.html").read_bytes()
-    evaluated = pdrn_without_torch("evaluate", "--corpus", folder, "--methods", f"qu,{network}", "--json")
-    rows = [json.loads(line) for line in evaluated.stdout.splitlines()]
+    before = network.stat().st_mtime_ns
+    options = ("--epochs", 1, "--depths", "1,2", "--frame-length", 64, "--lambdas", "1e-8", "--out", out)
+    again = pdrn("reproduce", "table1", "--corpus", folder, *options)
+    assert again.returncode == 0
+    assert "epoch" in first.stderr
+    assert "epoch" not in again.stderr
+    assert "| PDRN | development | with |" in again.stdout
+    assert network.stat().st_mtime_ns == before
+
+
+def test_neither_evaluating_networks_nor_reports_need_torch(reproduced, folder):
+    network = next(iter(runs_in(reproduced[0]))).best_path
+    program = (
+        "import sys\nsys.modules['torch'] = None\n"
+        "import pdrn.study.figures, pdrn.study.report\n"
+        "from pdrn.app.cli import main\nmain()"
+    )
+    arguments = ["evaluate", "--corpus", str(folder), "--methods", f"qu,{network}", "--json"]
+    result = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
+    )
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert [row["method"] for row in rows] == ["qu", str(network)]
     assert rows[1]["ratio"] != 1.0
     assert rows[1]["pesq"] is None

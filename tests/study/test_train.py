@@ -2,11 +2,14 @@
 
 import json
 import math
+import os
 import random
+import resource
 import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -130,33 +133,52 @@ def shapes_in(run):
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
 
+KILLABLE = """
+import json, os, sys
+from pdrn.audio.corpus import Corpus
+from pdrn.study.config import from_table
+from pdrn.study.train import train
+
+settings, corpus = from_table(json.loads(sys.argv[1])), Corpus.scan(sys.argv[2])
+for _ in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        train(settings, corpus, sys.argv[3], threads=1, seconds_between_states=0.0)
+        os._exit(0)
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+"""Trains in a new process for every line that it reads, and prints its id and how it ended."""
+
+
 def test_kill_9_at_any_moment_changes_nothing(corpus_folder, corpus, tmp_path):
-    settings = config(budget={"epochs": 16})
-    whole = quickly(settings, corpus, tmp_path / "whole")
-    program = (
-        "import json, sys\n"
-        "from pdrn.audio.corpus import Corpus\n"
-        "from pdrn.study.config import from_table\n"
-        "from pdrn.study.train import train\n"
-        "settings = from_table(json.loads(sys.argv[1]))\n"
-        "train(settings, Corpus.scan(sys.argv[2]), sys.argv[3], threads=1, seconds_between_states=0.0)\n"
-    )
-    table = json.dumps(QUICK | {"budget": {"epochs": 16}})
-    command = [sys.executable, "-c", program, table, str(corpus_folder), str(tmp_path / "killed")]
+    table = QUICK | {"budget": {"epochs": 30}}
+    whole = quickly(from_table(table), corpus, tmp_path / "whole")
     run = Run(tmp_path / "killed" / whole.folder.name)
+    command = [
+        sys.executable,
+        "-c",
+        KILLABLE,
+        json.dumps(table),
+        str(corpus_folder),
+        str(tmp_path / "killed"),
+    ]
     moments = random.Random(0)
-    killed = 0
-    for lines in (1, 5, 10):
-        process = subprocess.Popen(command)
-        while process.poll() is None and len(run.log()) < lines:
-            time.sleep(0.002)
-        time.sleep(moments.uniform(0, 0.1))
-        killed += process.poll() is None
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    assert killed == 3
-    assert len(run.log()) < 16
-    subprocess.run(command, check=True)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as starter:
+        for lines in (0, 1, 4, 9, 16, 25):
+            print("go", file=starter.stdin, flush=True)
+            child = int(starter.stdout.readline())
+            while len(run.log()) < lines:
+                time.sleep(0.001)
+            time.sleep(moments.uniform(0, 0.1))
+            os.kill(child, signal.SIGKILL)
+            assert int(starter.stdout.readline()) == -signal.SIGKILL
+        assert not run.is_done
+        assert len(run.log()) >= 25
+        print("go", file=starter.stdin, flush=True)
+        starter.stdout.readline()
+        assert int(starter.stdout.readline()) == 0
+        starter.stdin.close()
     assert files_of(run)["last"] == files_of(whole)["last"]
     assert files_of(run)["best"] == files_of(whole)["best"]
     assert files_of(run)["log"] == files_of(whole)["log"]
@@ -243,7 +265,20 @@ def test_a_loss_that_is_not_a_number_is_said_and_the_best_network_stays(corpus, 
     assert not run.is_done
 
 
-def test_a_full_disk_is_said_and_leaves_the_last_state(corpus_folder, corpus, tmp_path):
+@contextmanager
+def limited_file_size(size):
+    """No file can grow longer than this, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_full_disk_is_said_and_leaves_the_last_state(corpus, tmp_path):
     toml = tmp_path / "quick.toml"
     toml.write_text(
         '[architecture]\nkind = "PrimalDual"\ndepth = 2\nmap = { kind = "DenseMap", samples = 64 }\n'
@@ -253,20 +288,11 @@ def test_a_full_disk_is_said_and_leaves_the_last_state(corpus_folder, corpus, tm
         quickly(load(toml), corpus, tmp_path, watcher=StopAfter(20))
     run = Run(tmp_path / run_name(load(toml), corpus.checksum))
     before = (run.folder / "state.safetensors").read_bytes()
-    program = (
-        "import resource, signal\n"
-        "from pdrn.app.cli import main\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))\n"
-        "main()\n"
-    )
-    arguments = ["train", str(toml), "--corpus", str(corpus_folder), "--out", str(tmp_path), "--threads", "1"]
-    result = subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 1
-    assert "cannot be written: File too large; make room" in result.stderr
-    assert "Traceback" not in result.stderr
+    with (
+        limited_file_size(50_000),
+        pytest.raises(OSError, match="cannot be written: File too large; make room"),
+    ):
+        quickly(load(toml), corpus, tmp_path)
     assert (run.folder / "state.safetensors").read_bytes() == before
     assert quickly(load(toml), corpus, tmp_path).is_done
 
