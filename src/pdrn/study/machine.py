@@ -1,7 +1,7 @@
 """The machine: how many threads are fastest, and how fast its matrix products alone would be.
 
-The *floor* of a training step is the time of its matrix products and nothing else: no program that computes
-the same gradient by the same products can be faster.
+The *floor* of a training step is the time of its matrix products alone, one after another on the same
+operands: what would be left if everything else were free.
 """
 
 from __future__ import annotations
@@ -25,31 +25,23 @@ class MatrixProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._calls: list[tuple[Any, list[Tensor]]] = []
-        self._operands: dict[Any, Tensor] = {}
+        self._calls: list[tuple[Any, list[Any]]] = []
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if func.overloadpacket in _PRODUCTS:
-            self._calls.append((func, [self._like(part) for part in args if isinstance(part, Tensor)]))
+            self._calls.append((func, [part.detach() if isinstance(part, Tensor) else part for part in args]))
         return func(*args, **(kwargs or {}))
-
-    def _like(self, operand: Tensor) -> Tensor:
-        """Return an operand of the same layout; one for all alike, so that memory does not double."""
-        layout = (operand.shape, operand.stride())
-        if layout not in self._operands:
-            self._operands[layout] = torch.empty_strided(*layout, dtype=operand.dtype).fill_(0.5)
-        return self._operands[layout]
 
     def seconds(self, at_least: float = 0.0) -> float:
         """Compute all products again, for so many seconds or once, and return the mean time of a pass."""
         begin, passes, spent = time.perf_counter(), 0, 0.0
         with torch.no_grad():
             while passes == 0 or spent < at_least:
-                for product, operands in self._calls:
-                    product(*operands)
+                results = [product(*operands) for product, operands in self._calls]  # kept, as a step does
                 passes, spent = passes + 1, time.perf_counter() - begin
+                del results
         return spent / passes
 
 
