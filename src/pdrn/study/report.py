@@ -133,7 +133,8 @@ def section(found: Findings, parts: Sequence[str]) -> Section:
     grids = [made[part](found) for part in parts]
     return Section(
         f"{setting.recipe.capitalize()} recipe, {setting.bits} bits",
-        f"Corpus {setting.corpus} ({setting.corpus_sha256[:12]}), frames of {setting.frame_length} samples.",
+        f"Corpus {setting.corpus} ({setting.corpus_sha256[:12]}), frames of {setting.frame_length} samples. "
+        "The paper's figures are those of its own corpus, after 1000 epochs.",
         [grid for grid in grids if grid is not None],
     )
 
