@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint bench fuzz clean
+.PHONY: demo test lint docs bench fuzz clean
 
 demo: $(VENV)/.core
 	$(BIN)/pdrn demo
@@ -16,6 +16,9 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(VENV)/.core
+	$(BIN)/python tools/make_cli_docs.py > docs/cli.md
 
 bench: $(VENV)-bench/.bench
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(VENV)-bench/bin/python -m benchmarks

@@ -1,10 +1,16 @@
-"""Run every benchmark, or those named: ``python -m benchmarks [speed] [convergence] [audio] [networks]``."""
+"""Run every benchmark, or those named, such as ``python -m benchmarks speed audio``; ALL lists them."""
 
 import sys
 
-from benchmarks import audio, convergence, networks, speed
+from benchmarks import audio, convergence, networks, speed, startup
 
-ALL = {"speed": speed.main, "convergence": convergence.main, "audio": audio.main, "networks": networks.main}
+ALL = {
+    "speed": speed.main,
+    "convergence": convergence.main,
+    "audio": audio.main,
+    "networks": networks.main,
+    "startup": startup.main,
+}
 
 names = sys.argv[1:] or list(ALL)
 if unknown := set(names) - set(ALL):

@@ -3,16 +3,21 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 import soundfile
+from tests.app.running import pdrn
 
+from pdrn.app import demonstration
+from pdrn.audio.files import read
+from pdrn.audio.quantizers import MidRise
 from pdrn.audio.sample import speech
+from pdrn.audio.writing import write
 
-
-def pdrn(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from pdrn.app.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+ROOT = Path(__file__).parents[2]
+RATE = 16000
 
 
 @pytest.fixture
@@ -27,8 +32,19 @@ def folder(tmp_path):
 def test_help_names_the_commands():
     result = pdrn("--help")
     assert result.returncode == 0
-    assert "demo" in result.stdout
-    assert "evaluate" in result.stdout
+    for command in (
+        "restore",
+        "quantize",
+        "inspect",
+        "compare",
+        "demo",
+        "evaluate",
+        "train",
+        "reproduce",
+        "report",
+        "env",
+    ):
+        assert f"  {command} " in result.stdout
 
 
 def test_help_needs_none_of_the_heavy_modules():
@@ -43,14 +59,89 @@ def test_help_needs_none_of_the_heavy_modules():
     assert result.stdout.splitlines()[-1] == "[]"
 
 
-def test_the_demo_gains_at_every_bit_depth_and_stays_in_the_cells():
-    result = pdrn("demo")
+def test_the_reference_is_what_help_says():
+    made = subprocess.run(
+        [sys.executable, ROOT / "tools" / "make_cli_docs.py"], capture_output=True, text=True, check=True
+    )
+    assert made.stdout == (ROOT / "docs" / "cli.md").read_text(), "run: make docs"
+
+
+def test_the_demo_gains_at_every_bit_depth_and_leaves_sounds_and_a_picture(tmp_path, monkeypatch):
+    samples, rate = speech()
+    monkeypatch.setattr(demonstration, "speech", lambda: (samples[190_000:230_000], rate))
+    monkeypatch.setattr(demonstration, "_PICTURED", slice(3000, 3100))
+    result = pdrn("demo", "-o", tmp_path / "demo")
     assert result.returncode == 0
     rows = [line.split("│")[1:-1] for line in result.stdout.splitlines() if line.startswith("│")]
-    assert [int(row[0]) for row in rows] == [4, 5, 6]
-    for _, _, _, gain, outside, _ in rows:
-        assert float(gain.removesuffix("dB ")) > 2
-        assert outside.strip() == "by 0"
+    assert [int(row[0]) for row in rows] == [4, 5, 6, 8]
+    for row in rows:
+        assert float(row[3].removesuffix("dB ")) > 2
+        assert row[-2].strip() == "by 0"
+    names = {path.name for path in (tmp_path / "demo").iterdir()}
+    assert {"speech.wav", "speech_5bits.wav", "speech_5bits_restored.wav", "cells.svg"} <= names
+    assert (tmp_path / "demo" / "cells.svg").read_text().endswith("</svg>\n")
+    assert "What to try next" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "options", [["--bits", "5"], ["--bits", "20", "--kind", "mid-tread"], ["--law", "alaw"]]
+)
+def test_what_is_quantized_can_be_detected_and_restored(tmp_path, options):
+    samples = speech()[0][: 3 * RATE]
+    write(tmp_path / "a.wav", samples, RATE)
+    assert pdrn("quantize", tmp_path / "a.wav", tmp_path / "b.wav", *options).returncode == 0
+    assert pdrn("restore", tmp_path / "b.wav", *options[:2], "--verify").returncode == 0
+    assert len(read(tmp_path / "b_restored.wav").samples) == 3 * RATE
+
+
+def test_quantized_levels_are_exact(tmp_path):
+    samples = np.random.default_rng(0).uniform(-1, 1, (2, 999))
+    write(tmp_path / "a.wav", samples, RATE, subtype="DOUBLE")
+    pdrn("quantize", tmp_path / "a.wav", tmp_path / "b.flac", "--bits", 15, "--clip-at", 0.5)
+    quantized = MidRise(15).quantize(np.clip(samples, -0.5, 0.5))
+    np.testing.assert_array_equal(read(tmp_path / "b.flac").samples, quantized)
+
+
+def test_inspect_says_what_is_there(tmp_path):
+    write(tmp_path / "a.wav", MidRise(5).quantize(0.5 * np.sin(np.arange(9999))), RATE, subtype="PCM_16")
+    write(tmp_path / "b.wav", np.zeros(9), RATE, subtype="PCM_16")
+    (tmp_path / "c.wav").touch()
+    result = pdrn("inspect", "--json", *(tmp_path / f"{name}.wav" for name in "abc"))
+    first, second = map(json.loads, result.stdout.splitlines())
+    assert result.returncode == 1
+    assert first["levels"] == "4 bits in use, mid-rise, a step of 0.0625"
+    assert (first["peak"], first["frames"], first["advice"]) == (0.46875, 9999, None)
+    assert (second["levels"], second["samples_at_peak"]) == (None, 9)
+    assert "1 different values" in second["advice"]
+    assert "c.wav" in result.stderr
+    assert "mid-rise" in pdrn("inspect", tmp_path / "a.wav").stdout
+
+
+def test_compare_measures_against_the_reference(tmp_path):
+    samples = speech()[0][2 * RATE : 4 * RATE]
+    for name, sound in (("a", samples), ("b", samples + 0.001), ("c", samples * 0.9)):
+        write(tmp_path / f"{name}.wav", sound, RATE)
+    files = [tmp_path / f"{name}.wav" for name in "abc"]
+    rows = [json.loads(line) for line in pdrn("compare", "--json", files[0], *files).stdout.splitlines()]
+    assert [row["file"] for row in rows] == [str(file) for file in files]
+    assert rows[0]["snr_db"] is None
+    assert rows[2]["snr_db"] == pytest.approx(20, abs=0.01)
+    assert "inf" in pdrn("compare", files[0], *files).stdout
+
+
+def test_compare_wants_sounds_of_one_length(tmp_path):
+    write(tmp_path / "a.wav", np.zeros(10), RATE)
+    write(tmp_path / "b.wav", np.zeros(11), RATE)
+    result = pdrn("compare", tmp_path / "a.wav", tmp_path / "b.wav")
+    assert result.returncode == 1
+    assert "compare sounds of one length and rate" in result.stderr
+
+
+def test_env_names_versions():
+    result = pdrn("env")
+    assert {"pdrn", "numpy", "libsndfile", "cores"} <= {
+        line.split()[0] for line in result.stdout.splitlines()
+    }
 
 
 def test_evaluate_prints_one_json_object_per_method(folder):
@@ -76,6 +167,9 @@ def test_evaluate_prints_a_table(folder):
         (["evaluate", "--corpus", "FOLDER", "--split", "dev"], 1, "dev split"),
         (["evaluate", "--corpus", "FOLDER", "--bits", "0"], 2, "--bits"),
         (["evaluate"], 2, "--corpus"),
+        (["quantize", "a.wav", "b.wav"], 2, "pass either --bits or --law"),
+        (["quantize", "a.wav", "b.wav", "--bits", "5"], 1, "a.wav cannot be opened"),
+        (["compare", "a.wav"], 2, "FILE"),
         (["dance"], 2, "dance"),
     ],
 )

@@ -5,8 +5,10 @@ import pytest
 
 from pdrn.audio.cells import Cells
 from pdrn.audio.quantizers import MidRise
+from pdrn.audio.sample import speech
 from pdrn.convex import DCT
 from pdrn.nets import ConvolutionalMap, DenseMap, Network, PrimalDual, checkpoint
+from pdrn.restoring.restorer import Restorer
 from pdrn.study.methods import method_named
 
 
@@ -34,6 +36,13 @@ def test_cp_is_the_algorithm_with_the_steps_of_table_2(cells):
         x_bar, x = 2 * new - x, new
     restored = method_named("cp:10", frame_length=256)([cells[0], cells[1]])
     assert np.allclose(restored, x, atol=1e-12)
+
+
+def test_restore_is_what_the_command_does_without_a_network():
+    cells = cells_of(speech()[0][20000:30000])
+    (restored,) = method_named("restore")([cells])
+    assert cells.violation(restored) == 0.0
+    assert np.array_equal(restored, Restorer().restore(cells.centre, 16000, bits=5))
 
 
 @pytest.fixture(params=["full scale", "cell"])

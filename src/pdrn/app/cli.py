@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 
 import typer
 
-from pdrn.app import study_commands
+from pdrn.app import compare, demo, env, evaluate, inspect, quantize, report, reproduce, restore, train
 
 app = typer.Typer(
     help="Restore quantized sound inside its cells.",
@@ -15,44 +17,27 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-
-
-@app.command()
-def demo() -> None:
-    """Quantize the speech that comes with the package, restore it, and show the gain."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from pdrn.app.demo import restorations
-
-    table = Table(title="32 s of speech, restored by Chambolle-Pock over a Gabor frame")
-    for heading in ("bits", "quantized", "restored", "gain", "outside its cells", "speed"):
-        table.add_column(heading, justify="right")
-    for row in restorations():
-        table.add_row(
-            str(row.bits),
-            f"{row.quantized_snr:.2f} dB",
-            f"{row.restored_snr:.2f} dB",
-            f"{row.restored_snr - row.quantized_snr:+.2f} dB",
-            f"by {row.violation:g}",
-            f"{row.times_real_time:.0f}x real time",
-        )
-    Console().print(table)
-
-
-for command in (
-    study_commands.evaluate,
-    study_commands.train,
-    study_commands.reproduce,
-    study_commands.report,
-):
-    app.command()(command)
+app.command(epilog=restore.EXAMPLES)(restore.restore)
+app.command(epilog=quantize.EXAMPLES)(quantize.quantize)
+app.command(epilog=inspect.EXAMPLES)(inspect.inspect)
+app.command(epilog=compare.EXAMPLES)(compare.compare)
+app.command()(demo.demo)
+app.command(epilog=evaluate.EXAMPLES)(evaluate.evaluate)
+app.command(epilog=train.EXAMPLES)(train.train)
+app.command(epilog=reproduce.EXAMPLES)(reproduce.reproduce)
+app.command(epilog=report.EXAMPLES)(report.report)
+app.command()(env.env)
 
 
 def main() -> None:
-    """Run the command line: what a user did wrong is one sentence on stderr and exit code 1."""
+    """Run the command line: what a user did wrong is one sentence on stderr and an exit code."""
+    for library in ("OMP", "OPENBLAS", "MKL"):  # more threads than free cores are slower than one
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         app()
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
     except (ValueError, OSError) as error:
         print(f"pdrn: {error}", file=sys.stderr)
         raise SystemExit(1) from None

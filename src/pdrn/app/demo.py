@@ -1,47 +1,50 @@
-"""The demonstration: quantize the speech that comes with the package, and restore it in its cells."""
+"""The command ``pdrn demo``."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
-import numpy as np
-
-from pdrn.audio.metrics import snr
-from pdrn.audio.quantizers import MidRise
-from pdrn.audio.sample import speech
-from pdrn.convex import ChambollePock, GaborFrame, dequantization, solve
-
-BITS = (4, 5, 6)
-ITERATIONS = 25
+import typer
 
 
-@dataclass(frozen=True)
-class Restoration:
-    """One bit depth: how good the sound was, how good it is now, and whether it kept to its cells."""
+def demo(
+    folder: Annotated[
+        Path, typer.Option("-o", "--output", help="Folder for the sounds and the picture; they are replaced.")
+    ] = Path("pdrn-demo"),
+) -> None:
+    """Quantize the speech that comes along, restore it, show the gain."""
+    from rich.console import Console
+    from rich.table import Table
 
-    bits: int
-    quantized_snr: float
-    restored_snr: float
-    violation: float
-    times_real_time: float
+    from pdrn.app.demonstration import restorations
 
-
-def restorations() -> Iterator[Restoration]:
-    """Restore the sample at each bit depth: the sparsest signal of a Gabor frame inside its cells."""
-    samples, sample_rate_hz = speech()
-    frame = GaborFrame(len(samples), window_length=1024, hop=128)
-    for bits in BITS:
-        quantizer = MidRise(bits, full_scale=True)
-        cells = quantizer.cells(quantizer.encode(samples)).astype(np.float32)
-        begin = time.perf_counter()
-        restored = solve(dequantization(cells.lo, cells.hi, frame), ChambollePock(), iterations=ITERATIONS).x
-        seconds = time.perf_counter() - begin
-        yield Restoration(
-            bits=bits,
-            quantized_snr=snr(samples, cells.centre),
-            restored_snr=snr(samples, restored),
-            violation=cells.violation(restored),
-            times_real_time=len(samples) / sample_rate_hz / seconds,
+    rows = list(restorations(folder))
+    has_pesq = any(row.restored_pesq is not None for row in rows)
+    table = Table(title="32 s of speech, restored by Chambolle-Pock on overlapping frames")
+    headings = [
+        "bits",
+        "quantized",
+        "restored",
+        "gain",
+        *(["PESQ"] if has_pesq else []),
+        "outside",
+        "speed",
+    ]
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(
+            str(row.bits),
+            f"{row.quantized_snr:.2f} dB",
+            f"{row.restored_snr:.2f} dB",
+            f"{row.restored_snr - row.quantized_snr:+.2f} dB",
+            *([f"{row.quantized_pesq:.2f}→{row.restored_pesq:.2f}"] if has_pesq else []),
+            f"by {row.violation:g}",
+            f"{row.times_real_time:.0f}x",
         )
+    Console().print(table)
+    print(f"Listen to {folder}/*.wav and look at {folder}/cells.svg. What to try next:")
+    print(f"  pdrn inspect {folder}/speech_5bits.wav")
+    print(f"  pdrn restore {folder}/speech_5bits.wav --mix 0.7 -o half.wav")
+    print("  pdrn restore --help")

@@ -225,9 +225,7 @@ def _seekable(source: Source) -> Iterator[tuple[str, BinaryIO]]:
             yield name, seekable
         return
     if isinstance(source, str | os.PathLike):
-        if sys.stdin is None or sys.stdin.closed:
-            raise AudioError("standard input is closed; name a file, or open it")
-        source = sys.stdin.buffer
+        source = standard_input()
     name = str(getattr(source, "name", "the sound"))
     if _is_regular_file(source):
         os.lseek(source.fileno(), 0, os.SEEK_SET)  # a buffered stream may be at 0 before its descriptor is
@@ -235,6 +233,13 @@ def _seekable(source: Source) -> Iterator[tuple[str, BinaryIO]]:
         return
     with _temporary_copy(source, name) as copy:
         yield name, copy
+
+
+def standard_input() -> BinaryIO:
+    """Return standard input as a binary file."""
+    if sys.stdin is None or sys.stdin.closed:
+        raise AudioError("standard input is closed; name a file, or open it")
+    return sys.stdin.buffer
 
 
 @contextmanager

@@ -107,11 +107,18 @@ def _place(stream: BinaryIO, temporary: Path | None, path: Path, overwrite: bool
 
 
 def _copy_to_stdout(stream: BinaryIO) -> None:
+    stream.seek(0)
+    with standard_output() as output:
+        shutil.copyfileobj(stream, output)
+
+
+@contextmanager
+def standard_output() -> Iterator[BinaryIO]:
+    """Give standard output as a binary file, flushed in the end; failing to write is an `AudioError`."""
     if sys.stdout is None or sys.stdout.closed:
         raise AudioError("standard output is closed; name a file, or open it")
     try:
-        stream.seek(0)
-        shutil.copyfileobj(stream, sys.stdout.buffer)
+        yield sys.stdout.buffer
         sys.stdout.buffer.flush()
     except OSError as error:
         with suppress(OSError, ValueError):  # what is left in the buffer would fail again at exit

@@ -50,10 +50,11 @@ def evaluate(
     Methods are given by name, or as a mapping from names of one's own. Files shorter than a frame do not
     count. Unknown methods and measures are refused before any work.
     """
+    sample_rate_hz = corpus.sample_rate_hz or corpus.entries[0].sample_rate_hz
     restorers = (
         methods
         if isinstance(methods, Mapping)
-        else {name: method_named(name, frame_length) for name in methods}
+        else {name: method_named(name, frame_length, sample_rate_hz) for name in methods}
     )
     if unknown := sorted(set(hearing) - set(HEARING)):
         raise ValueError(f"no measure is called {unknown[0]!r}; there are {', '.join(HEARING)}")
@@ -66,7 +67,6 @@ def evaluate(
         )
     cells = [quantizer.cells(quantizer.encode(signal)) for signal in signals]
     quantized_mse = mse(signals, [each.centre for each in cells])
-    sample_rate_hz = corpus.sample_rate_hz or corpus.entries[0].sample_rate_hz
     for name, restore in restorers.items():
         restored = restore(cells)
         error = mse(signals, restored)

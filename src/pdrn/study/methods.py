@@ -11,6 +11,7 @@ from pdrn.audio.cells import Cells, FloatArray
 from pdrn.convex import DCT, ChambollePock, dequantization, solve
 from pdrn.nets import DenseMap, Network
 from pdrn.nets.checkpoint import Unit, load
+from pdrn.restoring.restorer import Restorer
 
 Method = Callable[[Sequence[Cells]], list[FloatArray]]
 
@@ -23,16 +24,17 @@ FRAME_LENGTH = 1024
 FRAMES_AT_ONCE = 1024
 
 
-def method_named(name: str, frame_length: int = FRAME_LENGTH) -> Method:
+def method_named(name: str, frame_length: int = FRAME_LENGTH, sample_rate_hz: int = 16000) -> Method:
     """Return the method that a name stands for.
 
     ``qu`` leaves the quantized signal as it is; ``cp:N`` does N iterations of Chambolle-Pock on each frame,
-    with the cosine transform and the steps of Table 2. Anything else is the path of a network file.
+    with the cosine transform and the steps of Table 2; ``restore`` is what ``pdrn restore`` does without a
+    network, on overlapping frames. Anything else is the path of a network file.
 
     >>> method_named("cp:0")
     Traceback (most recent call last):
     ...
-    ValueError: no method is called 'cp:0', and no file; there are qu, cp:ITERATIONS and files of networks
+    ValueError: no method is called 'cp:0', and no file; there are qu, cp:ITERATIONS, restore, networks' files
     """
     kind, _, argument = name.partition(":")
     if name == "qu":
@@ -42,11 +44,13 @@ def method_named(name: str, frame_length: int = FRAME_LENGTH) -> Method:
         return lambda signals: _by_frame(
             signals, frame_length, lambda cells: _chambolle_pock(cells, iterations)
         )
+    if name == "restore":
+        return lambda signals: [Restorer().restore_cells(cells, sample_rate_hz) for cells in signals]
     if os.path.isfile(name):
         network, provenance = load(name)
         return network_method(network, provenance.unit)
     raise ValueError(
-        f"no method is called {name!r}, and no file; there are qu, cp:ITERATIONS and files of networks"
+        f"no method is called {name!r}, and no file; there are qu, cp:ITERATIONS, restore, networks' files"
     )
 
 

@@ -195,7 +195,7 @@ def _table_2(found: Findings) -> Grid | None:
     rows: list[list[str | Compared]] = []
     heard = [name for name in ("pesq", "stoi") if found.table2["rows"][0].get(name) is not None]
     for row in found.table2["rows"]:
-        mse, snr = TABLE_2[row["method"]]
+        mse, snr = TABLE_2.get(row["method"], (None, None))
         figures: list[str | Compared] = [
             Compared(1e4 * row["mse"], _in_1e4(found, mse)),
             Compared(row["snr"], snr if found.setting.is_the_papers else None, relative=False),
@@ -205,7 +205,8 @@ def _table_2(found: Findings) -> Grid | None:
     files, frames = found.table2["rows"][0]["files"], found.table2["rows"][0]["frames"]
     caption = (
         f"Table 2. The test set, {frames} frames of {files} files: nothing done (QU), the networks that are "
-        "best on the development set, and Chambolle-Pock. In brackets the paper's figures and the difference."
+        "best on the development set, Chambolle-Pock, and Chambolle-Pock on overlapping frames as in pdrn "
+        "restore. In brackets the paper's figures and the difference."
     )
     header = ["", "MSE / 1e-4", "SNR / dB", "MSE ratio", *(name.upper() for name in heard)]
     return Grid(caption, header, rows)

@@ -1,39 +1,19 @@
 """The commands of the study, as a user runs them."""
 
-import io
 import json
 import re
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 
 import pytest
 import soundfile
+from tests.app.running import pdrn
 
-from pdrn.app import study_commands
-from pdrn.app.cli import main
+from pdrn.app import studying
 from pdrn.audio.sample import speech
 from pdrn.study.runs import Run, runs_in
 
 NETWORK = 'kind = "PrimalDual"\ndepth = 1\nmap = { kind = "DenseMap", samples = 64 }\n'
-
-
-@dataclass
-class Result:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def pdrn(*arguments: object) -> Result:
-    """Run a command in this process, where torch is loaded already."""
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["pdrn", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit:
-            main()
-    return Result(exit.value.code or 0, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +128,7 @@ def test_mistakes_get_one_sentence(folder, tmp_path, monkeypatch, arguments, rea
 
 
 def test_missing_extras_are_named(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(study_commands, "find_spec", lambda name: None)
+    monkeypatch.setattr(studying, "find_spec", lambda name: None)
     result = pdrn("reproduce", "all", "--corpus", folder, "--out", tmp_path)
     assert result.returncode == 1
     assert "this needs torch, which is not installed: pip install 'pdrn[train]'" in result.stderr

@@ -1,0 +1,102 @@
+"""Which files a command is about, and what becomes of each."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pdrn.audio.files import SUFFIXES, AudioError
+from pdrn.audio.writing import FORMAT_OF_SUFFIX
+
+_ONLY_INTEGERS = {".flac": ("PCM_S8", "PCM_16", "PCM_24")}
+
+
+class Mistake(ValueError):
+    """What a user asked for cannot be meant so."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One file to be made from another; "-" stands for a pipe."""
+
+    source: str
+    target: str
+    makes_folder: bool = False
+    """Whether the target's folder is to be made where there is none."""
+
+
+def plan(
+    inputs: Sequence[str], output: str | None, template: str, recursive: bool, subtype: str | None
+) -> list[Job]:
+    """Return the jobs for inputs that may be files, folders, globs or "-".
+
+    Folders are mirrored below the output. Files that are outputs of others are not inputs too.
+    """
+    if "-" in inputs:
+        return _plan_pipe(inputs, output)
+    found = [pair for given in inputs for pair in _found(given, recursive)]
+    single = len(inputs) == 1 and [(Path(inputs[0]), Path())] == found
+    if output == "-" and not single:
+        raise Mistake("only one file can go to standard output; name a folder for the others")
+    if single and output is not None and not (output.endswith(os.sep) or os.path.isdir(output)):
+        return [Job(str(found[0][0]), output)]
+    if output is not None and os.path.isfile(output):
+        raise Mistake(f"{output} is a file; name a folder for several outputs")
+    jobs = {}
+    for path, place in found:
+        folder = path.parent if output is None else Path(output) / place
+        jobs[path] = folder / _named(template, path, subtype)
+    sources: dict[Path, Path] = {}
+    own_work = set(jobs.values())
+    for source, target in jobs.items():
+        if source in own_work and source != target:
+            continue
+        if target in sources:
+            raise Mistake(f"{sources[target]} and {source} would both become {target}; name them apart")
+        sources[target] = source
+    makes_folder = output is not None
+    return [Job(str(source), str(target), makes_folder) for target, source in sources.items()]
+
+
+def _plan_pipe(inputs: Sequence[str], output: str | None) -> list[Job]:
+    if len(inputs) > 1:
+        raise Mistake("standard input is one sound; give files apart from it")
+    return [Job("-", output or "-")]
+
+
+def _found(given: str, recursive: bool) -> Iterator[tuple[Path, Path]]:
+    """Yield the sound files that an argument stands for, and each one's folder below it."""
+    if os.path.isdir(given):
+        pattern = "**/*" if recursive else "*"
+        files = [path for path in sorted(Path(given).glob(pattern)) if _is_sound(path)]
+        if not files:
+            deeper = "" if recursive else "; --recursive looks into its folders too"
+            raise AudioError(f"{given} holds no sound files{deeper}")
+        yield from ((path, path.parent.relative_to(given)) for path in files)
+    elif os.path.lexists(given) or not glob.has_magic(given):
+        yield Path(given), Path()
+    else:
+        matches = sorted(glob.glob(given, recursive=recursive))
+        if not matches:
+            raise AudioError(f"{given} matches no file; check the pattern")
+        yield from ((Path(match), Path()) for match in matches if not os.path.isdir(match))
+
+
+def _is_sound(path: Path) -> bool:
+    return path.suffix.lower() in SUFFIXES and path.is_file()
+
+
+def _named(template: str, path: Path, subtype: str | None) -> str:
+    ext = path.suffix if path.suffix.lower() in FORMAT_OF_SUFFIX else ".wav"
+    if subtype is not None and subtype not in _ONLY_INTEGERS.get(ext.lower(), (subtype,)):
+        ext = ".wav"
+    try:
+        name = template.format(stem=path.stem, ext=ext)
+    except (KeyError, IndexError, ValueError, AttributeError):
+        name = ""
+    if not name or os.sep in name:
+        raise Mistake(f"a file name has the fields {{stem}} and {{ext}} and no folder, got {template!r}")
+    return name

@@ -1,0 +1,82 @@
+"""The command ``pdrn inspect``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from pdrn.app.options import Files, Json
+
+EXAMPLES = """\b
+For example:
+  pdrn inspect recording.wav
+  pdrn inspect --json *.flac"""
+
+
+def inspect(files: Files, json: Json = False) -> None:
+    """Say what files hold, and how their samples were quantized.
+
+    The levels are told from the beginning of each file, the peak from all of it.
+    """
+    from json import dumps
+
+    from pdrn.audio.files import AudioError
+
+    failed = False
+    for file in files:
+        try:
+            facts = _facts(file)
+        except AudioError as error:
+            failed = True
+            print(f"pdrn: {error}", file=sys.stderr)
+            continue
+        if json:
+            print(dumps(facts), flush=True)
+            continue
+        print(facts.pop("file"))
+        for name, value in facts.items():
+            print(f"  {name.replace('_', ' '):16} {'-' if value is None else value}", flush=True)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _facts(file: Path) -> dict[str, Any]:
+    import numpy as np
+
+    from pdrn.audio.detection import Undetected
+    from pdrn.audio.files import blocks, info
+    from pdrn.restoring.description import Description
+    from pdrn.restoring.recording import LOOKED_AT
+
+    header = info(file)
+    frames, peak, at_peak = 0, 0.0, 0
+    head: list[Any] = []
+    for sound in blocks(file):
+        rows = np.atleast_2d(sound.samples)
+        if frames * header.channels < LOOKED_AT:
+            head.append(rows)
+        frames += rows.shape[-1]
+        highest = float(np.abs(rows).max())
+        if highest > peak:
+            peak, at_peak = highest, 0
+        at_peak += int(np.count_nonzero(np.abs(rows) == peak))
+    try:
+        levels, advice = str(Description().levels_of(np.concatenate(head, axis=-1), header.subtype)), None
+    except Undetected as reason:
+        levels, advice = None, str(reason)
+    return {
+        "file": str(file),
+        "format": header.format,
+        "subtype": header.subtype,
+        "sample_rate_hz": header.sample_rate_hz,
+        "channels": header.channels,
+        "frames": frames,
+        "seconds": round(frames / header.sample_rate_hz, 6),
+        "peak": peak,
+        "samples_at_peak": at_peak,
+        "levels": levels,
+        "advice": advice,
+    }

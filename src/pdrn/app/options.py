@@ -1,0 +1,91 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from pdrn.restoring.description import Description
+
+
+class Law(StrEnum):
+    """The laws of G.711."""
+
+    mulaw = "mulaw"
+    alaw = "alaw"
+
+
+class Converter(StrEnum):
+    """What a converter does with samples between two levels."""
+
+    rounds = "rounds"
+    truncates = "truncates"
+
+
+class Encoding(StrEnum):
+    """How raw samples are stored."""
+
+    u8 = "u8"
+    s8 = "s8"
+    s16le = "s16le"
+    s16be = "s16be"
+    s24le = "s24le"
+    s32le = "s32le"
+    f32le = "f32le"
+    f64le = "f64le"
+    mulaw = "mulaw"
+    alaw = "alaw"
+
+
+class Subtype(StrEnum):
+    """How files store each sample."""
+
+    PCM_S8 = "PCM_S8"
+    PCM_U8 = "PCM_U8"
+    PCM_16 = "PCM_16"
+    PCM_24 = "PCM_24"
+    PCM_32 = "PCM_32"
+    FLOAT = "FLOAT"
+    DOUBLE = "DOUBLE"
+
+
+Bits = Annotated[
+    int | None,
+    typer.Option(min=1, max=24, help="Bit depth: levels are 2/2^N apart, at the offset that they show."),
+]
+Step = Annotated[float | None, typer.Option(help="Distance of two levels, instead of the bit depth.")]
+LawOption = Annotated[Law | None, typer.Option(help="The law of G.711, instead of the bit depth.")]
+ClipAt = Annotated[
+    float | None, typer.Option(help="Samples were cut off here, on both sides of zero; full scale is 1.")
+]
+ConverterOption = Annotated[
+    Converter,
+    typer.Option(help="Whether samples were rounded to the nearest level or truncated to the one below."),
+]
+SubtypeOption = Annotated[
+    Subtype | None, typer.Option(help="How to store samples; deeper than the input unless given.")
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there already.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per result.")]
+CorpusFolder = Annotated[
+    Path, typer.Option(help="Folder of sound; its folders train, dev, test are the split.")
+]
+RunsFolder = Annotated[Path, typer.Option(help="Folder of run folders.")]
+Hearing = Annotated[str, typer.Option(help="Measures of hearing, comma-separated: pesq, stoi (slow).")]
+Files = Annotated[list[Path], typer.Argument(help="Sound files.", metavar="FILE")]
+
+
+def described(
+    bits: int | None, step: float | None, law: Law | None, clip_at: float | None, converter: Converter
+) -> Description:
+    """Return what a user says about samples; contradictions are mistakes of usage."""
+    from pdrn.restoring.description import Description
+
+    try:
+        return Description(bits, step, law and str(law), clip_at, truncated=converter is Converter.truncates)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error

@@ -1,0 +1,60 @@
+"""Raw samples from a pipe or file to another."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+from pdrn.audio.files import AudioError, standard_input, why
+from pdrn.audio.placing import standard_output, whole_or_gone
+from pdrn.audio.raw import RawFormat
+from pdrn.restoring.description import Description
+from pdrn.restoring.levels import LAWS
+from pdrn.restoring.pipe import restored_bytes
+from pdrn.restoring.recording import fitting
+from pdrn.restoring.restorer import Restorer
+
+
+def restore_raw(
+    restorer: Restorer,
+    description: Description,
+    sample_rate_hz: int,
+    formats: tuple[str, str, int],
+    places: tuple[str, str],
+    overwrite: bool,
+    quiet: bool,
+) -> None:
+    """Restore raw samples: `formats` are the encodings and the channels, `places` input and output."""
+    encoding, output_encoding, channels = formats
+    read_as, write_as = RawFormat(encoding, channels), RawFormat(output_encoding, channels)
+    if description == Description() and encoding in LAWS:
+        description = Description(law=encoding)
+    stream = restorer.stream_of(sample_rate_hz, fitting(description.levels(), write_as.subtype))
+    if not quiet:
+        milliseconds = 1000 * stream.latency_seconds
+        print(f"restoring, at most {milliseconds:.0f} ms behind the input", file=sys.stderr)
+    with _opened(places[0]) as source:
+        pieces = restored_bytes(stream, source, read_as, write_as)
+        if places[1] != "-":
+            with whole_or_gone(places[1], overwrite) as file:
+                file.writelines(pieces)
+            return
+        with standard_output() as output:
+            for piece in pieces:
+                output.write(piece)
+                output.flush()
+
+
+@contextmanager
+def _opened(place: str) -> Iterator[BinaryIO]:
+    if place == "-":
+        yield standard_input()
+        return
+    try:
+        stream = open(place, "rb")  # noqa: SIM115 (closed below)
+    except (OSError, ValueError) as error:
+        raise AudioError(f"{place} cannot be opened: {why(error)}") from error
+    with stream:
+        yield stream

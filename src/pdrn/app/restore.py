@@ -1,0 +1,147 @@
+"""The command ``pdrn restore``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pdrn.app.options import (
+    Bits,
+    ClipAt,
+    Converter,
+    ConverterOption,
+    Encoding,
+    LawOption,
+    Overwrite,
+    Step,
+    SubtypeOption,
+    described,
+)
+
+EXAMPLES = """\b
+For example:
+  pdrn restore speech.wav
+  pdrn restore old/ -o new/ --recursive --subtype PCM_24 --jobs 2
+  pdrn restore call.wav -o - --law mulaw | play -
+  arecord -t raw -f S16_LE -r 16000 |
+    pdrn restore --raw --rate 16000 --bits 5 - - > restored.f32"""
+
+
+TEMPLATE = "{stem}_restored{ext}"
+
+
+def restore(
+    inputs: Annotated[
+        list[str], typer.Argument(help="Files, folders or globs; - for standard input.", metavar="INPUT")
+    ],
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o", "--output", help="File or folder; - for standard output. Beside the input unless given."
+        ),
+    ] = None,
+    bits: Bits = None,
+    step: Step = None,
+    law: LawOption = None,
+    clip_at: ClipAt = None,
+    converter: ConverterOption = Converter.rounds,
+    model: Annotated[
+        str | None,
+        typer.Option(help="A network, trained on this sample rate, instead of Chambolle-Pock."),
+    ] = None,
+    iterations: Annotated[
+        int | None,
+        typer.Option(min=1, max=10000, help="Iterations of Chambolle-Pock, instead of what is tuned."),
+    ] = None,
+    mix: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="From 0, the centres of the cells, to 1, all of it.")
+    ] = 1.0,
+    subtype: SubtypeOption = None,
+    filename: Annotated[
+        str, typer.Option(help="Names of output files, from those of the inputs.")
+    ] = TEMPLATE,
+    recursive: Annotated[bool, typer.Option("--recursive", help="Look into folders in folders.")] = False,
+    overwrite: Overwrite = False,
+    skip_existing: Annotated[
+        bool, typer.Option("--skip-existing", help="Leave out inputs whose output is there already.")
+    ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read what was written and prove every sample in its cell.")
+    ] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Files at once, each in a process of its own.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="Threads per file.")] = 1,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object per file.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
+    raw: Annotated[
+        bool,
+        typer.Option("--raw", help="INPUT and a second argument, OUTPUT, carry samples without a header."),
+    ] = False,
+    rate: Annotated[int | None, typer.Option(min=1, help="Sample rate of raw samples in hertz.")] = None,
+    channels: Annotated[int, typer.Option(min=1, help="Interleaved channels of raw samples.")] = 1,
+    encoding: Annotated[Encoding, typer.Option(help="How raw input is stored.")] = Encoding.s16le,
+    output_encoding: Annotated[
+        Encoding, typer.Option(help="How raw output is stored; not in G.711.")
+    ] = Encoding.f32le,
+) -> None:
+    """Restore quantized sound: every sample stays in its cell.
+
+    The levels are detected unless given by --bits, --step, --law or --clip-at. Exit code 1 says that some
+    file failed, the others are done; 2 that the command was wrong; 130 that it was interrupted.
+    """
+    description = described(bits, step, law, clip_at, converter)
+    for_files = {
+        "--filename": filename != TEMPLATE,
+        "--jobs": jobs > 1,
+        "--json": json,
+        "--output": output is not None,
+        "--recursive": recursive,
+        "--skip-existing": skip_existing,
+        "--subtype": subtype is not None,
+        "--verify": verify,
+    }
+    for_raw = {
+        "--rate": rate is not None,
+        "--channels": channels != 1,
+        "--encoding": encoding is not Encoding.s16le,
+        "--output-encoding": output_encoding is not Encoding.f32le,
+    }
+    for name, given in (for_files if raw else for_raw).items():
+        if given:
+            advice = "is for files; leave it or --raw out" if raw else "is for raw samples; add --raw"
+            raise typer.BadParameter(f"{name} {advice}")
+    from pdrn.restoring.restorer import Restorer
+
+    try:
+        restorer = Restorer(model, iterations, mix, threads)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    if raw:
+        from pdrn.app.piping import restore_raw
+
+        if rate is None:
+            raise typer.BadParameter("raw samples do not tell their rate; pass --rate")
+        if output_encoding in (Encoding.mulaw, Encoding.alaw):
+            raise typer.BadParameter(
+                "G.711 is too coarse to stay in the cells; choose another --output-encoding"
+            )
+        if len(inputs) > 2:
+            raise typer.BadParameter("--raw takes INPUT and OUTPUT; restore one after the other")
+        formats = str(encoding), str(output_encoding), channels
+        places = inputs[0], inputs[1] if len(inputs) == 2 else "-"
+        restore_raw(restorer, description, rate, formats, places, overwrite, quiet)
+        return
+    from pdrn.app.batch import Mistake, plan
+    from pdrn.app.running import Settings, run_all
+
+    if overwrite and skip_existing:
+        raise typer.BadParameter("--overwrite and --skip-existing contradict each other; leave one out")
+    try:
+        tasks = plan(inputs, output, filename, recursive, subtype and str(subtype))
+    except Mistake as mistake:
+        raise typer.BadParameter(str(mistake)) from mistake
+    if json and any(task.target == "-" for task in tasks):
+        raise typer.BadParameter("standard output carries the sound; leave --json out, or name a file")
+    settings = Settings(restorer, description, subtype and str(subtype), overwrite, skip_existing, verify)
+    if not run_all(tasks, settings, jobs, json, quiet):
+        raise typer.Exit(1)

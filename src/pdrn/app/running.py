@@ -1,0 +1,163 @@
+"""Restoring many files: each is done or fails by itself, and what happened is said."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass
+from json import dumps
+
+from pdrn.app.batch import Job
+from pdrn.audio.files import AudioError, why
+from pdrn.restoring.blockwise import Progress
+from pdrn.restoring.description import Description
+from pdrn.restoring.recording import Report, restore_file
+from pdrn.restoring.restorer import Restorer
+
+_CLEAR = "\r\x1b[K"
+"""What empties the line that a terminal is at."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is the same for all files."""
+
+    restorer: Restorer
+    description: Description
+    subtype: str | None
+    overwrite: bool
+    skip_existing: bool
+    verify: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a file: a report, an error, or neither where the output was there already."""
+
+    job: Job
+    report: Report | None = None
+    error: str | None = None
+
+    @property
+    def status(self) -> str:
+        """One word for it."""
+        return "restored" if self.report else "failed" if self.error else "skipped"
+
+    def as_json(self) -> str:
+        """Return all of it as a JSON object."""
+        facts = {"input": self.job.source, "output": self.job.target, "status": self.status}
+        if self.error:
+            return dumps(facts | {"error": self.error})
+        return dumps(facts | (asdict(self.report) if self.report else {}))
+
+    def __str__(self) -> str:
+        if self.report is None:
+            return self.error or f"{self.job.target} is there already, {self.job.source} left out"
+        proof = ", every sample in its cell" if self.report.verified else ""
+        speed = f"{self.report.times_real_time:.0f}x real time"
+        return f"{self.job.source} -> {self.job.target}: {self.report.levels}{proof}, {speed}"
+
+
+def run_all(jobs: Sequence[Job], settings: Settings, processes: int, json: bool, quiet: bool) -> bool:
+    """Do all jobs, say what became of each, and tell whether none failed."""
+    counts: dict[str, int] = {}
+    for outcome in _outcomes(jobs, settings, processes, show=not quiet and sys.stderr.isatty()):
+        counts[outcome.status] = counts.get(outcome.status, 0) + 1
+        if json:
+            print(outcome.as_json(), flush=True)
+        if outcome.error:
+            print(f"pdrn: {outcome.error}", file=sys.stderr)
+        elif not quiet and not json:
+            print(outcome, file=sys.stderr)
+    if len(jobs) > 1 and not quiet and not json:
+        print(", ".join(f"{count} {status}" for status, count in counts.items()), file=sys.stderr)
+    return "failed" not in counts
+
+
+def _outcomes(jobs: Sequence[Job], settings: Settings, processes: int, show: bool) -> Iterator[Outcome]:
+    processes = min(processes, len(jobs))
+    if processes == 1:
+        for job in jobs:
+            outcome = _run(job, settings, _shown(job) if show else None)
+            if show:
+                print(_CLEAR, end="", file=sys.stderr)
+            yield outcome
+        return
+    # Processes that are not forked: threads of the libraries do not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, context, initializer=_deaf) as executor:
+        try:
+            futures = {executor.submit(_run_alone, job, settings): job for job in jobs}
+            for future in as_completed(futures):
+                yield _result(future, futures[future])
+        except BaseException:
+            for child in multiprocessing.active_children():
+                with contextlib.suppress(OSError):
+                    os.kill(child.pid or 0, signal.SIGINT)
+            executor.shutdown(cancel_futures=True)
+            raise
+
+
+def _result(future: Future[Outcome], job: Job) -> Outcome:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        return Outcome(job, error=f"{job.source}: a process was killed; is memory short? try fewer jobs")
+
+
+def _deaf() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _run_alone(job: Job, settings: Settings) -> Outcome:
+    """Run a job in a process of its own, which hears an interrupt only while it works."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return _run(job, settings, None)
+    finally:
+        _deaf()
+
+
+def _run(job: Job, settings: Settings, progress: Progress | None) -> Outcome:
+    try:
+        if settings.skip_existing and os.path.exists(job.target):
+            return Outcome(job)
+        if job.makes_folder:
+            _make_folder(os.path.dirname(job.target) or ".")
+        report = restore_file(
+            settings.restorer.pieces,
+            job.source,
+            job.target,
+            settings.description,
+            subtype=settings.subtype,
+            overwrite=settings.overwrite,
+            verify=settings.verify,
+            progress=progress,
+        )
+        return Outcome(job, report)
+    except (ValueError, OSError, MemoryError) as error:
+        reason = str(error) or type(error).__name__
+        return Outcome(job, error=reason if job.source in reason else f"{job.source}: {reason}")
+
+
+def _make_folder(folder: str) -> None:
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise AudioError(f"{folder} cannot be made: {why(error)}; choose another place") from error
+
+
+def _shown(job: Job) -> Progress:
+    """Return a callback that keeps a line of standard error up to date."""
+
+    def show(done: int, frames: int | None) -> None:
+        share = f"{done / frames:4.0%}" if frames else f"{done} frames"
+        print(f"{_CLEAR}{job.source} {share}", end="", file=sys.stderr, flush=True)
+
+    return show

@@ -1,0 +1,151 @@
+"""What a user says about samples, and the levels that follow, with a look at the samples for the rest."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdrn.audio.detection import Undetected, detect
+from pdrn.audio.files import PCM_BITS
+from pdrn.audio.g711 import ALaw, MuLaw
+from pdrn.audio.quantizers import MidRise, MidTread
+from pdrn.restoring.levels import (
+    AnyLevels,
+    ClippedLevels,
+    DetectedLevels,
+    LawLevels,
+    Levels,
+    TruncatedLevels,
+    UniformLevels,
+)
+
+_LAW_OF_SUBTYPE = {"ULAW": "mulaw", "ALAW": "alaw"}
+_SAME_STEP = 1e-3
+
+
+class LevelOptions(TypedDict, total=False):
+    """The fields of `Description` as keywords."""
+
+    bits: int | None
+    step: float | None
+    law: str | None
+    clip_at: float | None
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a user says about samples; what is left out is detected.
+
+    Parameters
+    ----------
+    bits : int, optional
+        Bit depth: levels are 2 / 2**bits apart, at whatever offset the samples show.
+    step : float, optional
+        Distance of two levels, instead of the bit depth.
+    law : str, optional
+        "mulaw" or "alaw", instead of either.
+    clip_at : float, optional
+        Where samples were cut off, on both sides of zero. On its own it says that nothing else happened
+        to them, beyond how they are stored.
+    truncated : bool
+        Whether the converter dropped bits instead of rounding.
+    """
+
+    bits: int | None = None
+    step: float | None = None
+    law: str | None = None
+    clip_at: float | None = None
+    truncated: bool = False
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("bits", "step", "law") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} say the same in different ways; pass one of them")
+        if self.truncated and self.law is not None:
+            raise ValueError("G.711 is not made by truncation; leave one of the two out")
+        self._named()
+        if self.clip_at is not None:
+            ClippedLevels(AnyLevels(), self.clip_at)
+
+    def _named(self) -> Levels | None:
+        """Return the levels that are named, without clipping, None where they are to be detected."""
+        if self.bits is not None:
+            return self._with_edges(UniformLevels(MidRise(self.bits).step, MidRise(self.bits).bits))
+        if self.step is not None:
+            if not 0 < self.step < math.inf:
+                raise ValueError(f"a step is a positive finite number, got {self.step}")
+            return self._with_edges(UniformLevels(self.step))
+        return None if self.law is None else LawLevels(self.law)
+
+    def _with_edges(self, levels: UniformLevels | DetectedLevels) -> Levels:
+        if not self.truncated:
+            return levels
+        if isinstance(levels, UniformLevels):
+            return TruncatedLevels(levels, levels.step)
+        quantizer = levels.found.quantizer
+        if isinstance(quantizer, MuLaw | ALaw):
+            raise Undetected(f"{levels} was found, which is not made by truncation; name the quantizer")
+        return TruncatedLevels(levels, quantizer.step)
+
+    def _clipped(self, levels: Levels) -> Levels:
+        return levels if self.clip_at is None else ClippedLevels(levels, self.clip_at)
+
+    def levels(self) -> Levels:
+        """Return the levels without looking at any sample, for streams."""
+        named = self._named()
+        if named is None and self.clip_at is None:
+            raise ValueError("a stream does not tell its levels beforehand; pass bits, step, law or clip_at")
+        return self._clipped(named or AnyLevels())
+
+    def levels_of(self, samples: NDArray[np.float64], subtype: str | None = None) -> Levels:
+        """Return the levels of these samples, which may be the beginning of more.
+
+        Parameters
+        ----------
+        samples : array, shape (channels, frames)
+            NaN marks missing ones.
+        subtype : str, optional
+            How a file stored them.
+
+        Raises
+        ------
+        ValueError
+            If they are none that were named, or `Undetected` if none were named and none can be told.
+        """
+        known = samples[~np.isnan(samples)]
+        named = self._named()
+        if named is None and subtype in _LAW_OF_SUBTYPE and not self.truncated:
+            named = LawLevels(_LAW_OF_SUBTYPE[subtype])
+        if named is None and self.clip_at is not None:
+            stored = PCM_BITS.get(subtype or "")
+            named = self._with_edges(UniformLevels(MidTread(stored).step, stored)) if stored else AnyLevels()
+        if named is None:
+            try:
+                return self._with_edges(DetectedLevels(detect(known if np.isnan(samples).any() else samples)))
+            except Undetected as reason:
+                raise Undetected(f"the levels cannot be told, pass bits, step or law: {reason}") from reason
+        try:
+            named.cells(known)
+        except ValueError:
+            shifted = self._shifted(known)
+            if shifted is None:
+                raise
+            named = shifted
+        return self._clipped(named)
+
+    def _shifted(self, samples: NDArray[np.float64]) -> Levels | None:
+        """Return levels of the step that was named at an offset that the samples show, if they do."""
+        step = self.step or (MidRise(self.bits).step if self.bits else None)
+        try:
+            found = detect(samples)
+        except Undetected:
+            return None
+        if step is None or isinstance(found.quantizer, MuLaw | ALaw):
+            return None
+        same = abs(found.quantizer.step / step - 1) < _SAME_STEP
+        return self._with_edges(DetectedLevels(found)) if same else None

@@ -1,0 +1,231 @@
+"""What is known about samples, and the cells that follow.
+
+Levels alone do not tell where the edges between them are: half-way is assumed, as for a converter that
+rounds, unless it is said to truncate.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pdrn.audio.cells import Cells, frozen
+from pdrn.audio.detection import Detection
+from pdrn.audio.g711 import ALaw, MuLaw
+from pdrn.audio.quantizers import MidRise, MidTread
+
+LAWS = {"mulaw": MuLaw(), "alaw": ALaw()}
+
+LOUDEST = 1e6
+
+_ROUNDING = 2.0**-16  # what storing levels in 16 bits may have moved them by
+_MOST_OFF = 1 / 64, 1 / 6  # in steps: what is let pass for steps long and short against that
+
+
+class Levels(Protocol):
+    """A description of the levels that samples have; its text is for people."""
+
+    def cells(self, samples: ArrayLike) -> Cells:
+        """Return the cells of samples at these levels, refusing others with a ValueError."""
+        ...
+
+
+@dataclass(frozen=True)
+class UniformLevels:
+    """Multiples of a step, or half-way between them, but not both; zero always counts as silence.
+
+    Parameters
+    ----------
+    step : float
+    bits : int, optional
+        With it, full scale is 2**bits steps and the outermost cells are open-ended.
+
+    Examples
+    --------
+    >>> cells = UniformLevels(1 / 4, bits=3).cells([0.125, 0.0, 0.875])
+    >>> cells.lo, cells.hi
+    (array([ 0.   , -0.125,  0.75 ]), array([0.25 , 0.125,   inf]))
+    """
+
+    step: float
+    bits: int | None = None
+
+    def __post_init__(self) -> None:
+        MidRise(self.bits or 32, self.step)  # refuses what no quantizer has
+
+    def cells(self, samples: ArrayLike) -> Cells:
+        """Return the cells, half a step to either side of each level."""
+        x = np.asarray(samples, dtype=np.float64)
+        halves = np.rint(x * (2 / self.step))
+        off = np.abs(x * (2 / self.step) - halves) > 2 * np.clip(_ROUNDING / self.step, *_MOST_OFF)
+        odd = halves % 2 == 1
+        if odd.any():
+            off |= ~odd & (halves != 0)
+        rise, tread = MidRise(self.bits or 32, self.step), MidTread(self.bits or 32, self.step)
+        if self.bits:
+            off |= np.abs(x) > rise.limit
+        if off.any():
+            raise ValueError(
+                f"{x[off][0]:.6g} is no level of {self} like the others; name another bit depth or step, "
+                "or leave it out to have it detected"
+            )
+        between = rise.cells(rise.codes_of(np.where(odd, x, self.step / 2)))
+        at = tread.cells(tread.codes_of(np.where(odd, 0.0, x)))
+        return Cells(*frozen(np.where(odd, between.lo, at.lo), np.where(odd, between.hi, at.hi)))
+
+    def __str__(self) -> str:
+        return f"{self.bits} bits" if self.bits else f"a step of {self.step:.6g}"
+
+
+@dataclass(frozen=True)
+class LawLevels:
+    """Decoder outputs of G.711: "mulaw" or "alaw". The cells are those of its tables."""
+
+    law: str
+
+    def __post_init__(self) -> None:
+        if self.law not in LAWS:
+            raise ValueError(f"there are the laws {' and '.join(LAWS)}, got {self.law!r}")
+
+    def cells(self, samples: ArrayLike) -> Cells:
+        """Return the cells of the codes that decode to these samples."""
+        law = LAWS[self.law]
+        return law.cells(law.codes_of(samples))
+
+    def __str__(self) -> str:
+        return {"mulaw": "mu-law", "alaw": "A-law"}[self.law]
+
+
+@dataclass(frozen=True)
+class DetectedLevels:
+    """What `detect` found; for G.711 with the cells of its tables, as for `LawLevels`."""
+
+    found: Detection
+
+    def __post_init__(self) -> None:
+        quantizer = self.found.quantizer
+        if isinstance(quantizer, MuLaw | ALaw):
+            by_table = replace(self.found, quantizer=replace(quantizer, any_encoder=False))
+            object.__setattr__(self, "found", by_table)
+
+    def cells(self, samples: ArrayLike) -> Cells:
+        """Return the cells that the detected quantizer gives the samples."""
+        return self.found.cells(samples)
+
+    def __str__(self) -> str:
+        found = self.found
+        if isinstance(found.quantizer, MuLaw | ALaw):
+            return found.kind
+        return f"{found.effective_bits} bits in use, {found.kind}, a step of {found.quantizer.step:.6g}"
+
+
+@dataclass(frozen=True)
+class AnyLevels:
+    """Samples that were never rounded: every cell is a point."""
+
+    def cells(self, samples: ArrayLike) -> Cells:
+        """Return the samples themselves as cells."""
+        points = np.asarray(samples, dtype=np.float64)
+        return Cells(points, points)
+
+    def __str__(self) -> str:
+        return "exact samples"
+
+
+@dataclass(frozen=True)
+class TruncatedLevels:
+    """Levels that are the lower ends of their cells: a converter dropped what was above them."""
+
+    levels: Levels
+    step: float
+
+    def cells(self, samples: ArrayLike) -> Cells:
+        """Return the cells, from each level to the next."""
+        cells = self.levels.cells(samples)
+        return Cells(cells.lo + self.step / 2, cells.hi + self.step / 2)
+
+    def __str__(self) -> str:
+        return f"{self.levels}, truncated"
+
+
+@dataclass(frozen=True)
+class ClippedLevels:
+    """Levels of which those that reach the threshold stand for anything beyond it too.
+
+    Examples
+    --------
+    >>> cells = ClippedLevels(AnyLevels(), 0.5).cells([0.2, 0.5, -0.5])
+    >>> cells.lo, cells.hi
+    (array([ 0.2,  0.5, -inf]), array([ 0.2,  inf, -0.5]))
+    """
+
+    levels: Levels
+    threshold: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.threshold < math.inf:
+            raise ValueError(f"samples are clipped at a positive finite number, got {self.threshold}")
+
+    def cells(self, samples: ArrayLike) -> Cells:
+        """Return the cells, open-ended from the one that holds the threshold on."""
+        cells = self.levels.cells(samples)
+        reached = min(self.threshold, float(np.float32(self.threshold)))
+        return cells.opened(cells.lo <= -reached, (cells.hi > reached) | (cells.lo >= reached))
+
+    def __str__(self) -> str:
+        return f"{self.levels}, clipped at {self.threshold:g}"
+
+
+@dataclass(frozen=True)
+class BoundedLevels:
+    """Levels whose cells end at full scale, for output that can hold nothing beyond.
+
+    Examples
+    --------
+    >>> BoundedLevels(UniformLevels(1 / 4, bits=3)).cells([0.875]).hi
+    array([1.])
+    """
+
+    levels: Levels
+
+    def cells(self, samples: ArrayLike) -> Cells:
+        """Return what of each cell lies in [-1, 1], or is nearest to it."""
+        cells = self.levels.cells(samples)
+        lo = np.where(cells.lo < -1, np.minimum(cells.hi, -1), cells.lo)
+        hi = np.where(cells.hi > 1, np.maximum(cells.lo, 1), cells.hi)
+        return Cells(*frozen(lo, hi))
+
+    def __str__(self) -> str:
+        return str(self.levels)
+
+
+def step_of(levels: Levels) -> float | None:
+    """Return how wide all cells of some levels are, but for open-ended ones; None where they differ.
+
+    >>> step_of(UniformLevels(1 / 4)), step_of(LawLevels("mulaw"))
+    (0.25, None)
+    """
+    if isinstance(levels, BoundedLevels):
+        return step_of(levels.levels)
+    if isinstance(levels, UniformLevels | TruncatedLevels):
+        return levels.step
+    if isinstance(levels, DetectedLevels) and not isinstance(levels.found.quantizer, MuLaw | ALaw):
+        return levels.found.quantizer.step
+    return None
+
+
+def cells_of(samples: NDArray[np.float64], levels: Levels) -> Cells:
+    """Return the cells of samples, unbounded where NaN marks a missing one."""
+    known = ~np.isnan(samples)
+    if (np.abs(samples[known]) > LOUDEST).any():
+        raise ValueError(f"a sample is beyond {LOUDEST:g}, where full scale is 1; turn it down")
+    if known.all():
+        return levels.cells(samples)
+    lo, hi = np.full(samples.shape, -np.inf), np.full(samples.shape, np.inf)
+    cells = levels.cells(samples[known])
+    lo[known], hi[known] = cells.lo, cells.hi
+    return Cells(*frozen(lo, hi))

@@ -1,0 +1,159 @@
+"""Recordings: a sound file in, a restored one out, in memory that does not grow with its length."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdrn.audio.cells import Cells
+from pdrn.audio.files import PCM_BITS, AudioError, Sound, Source, blocks, info
+from pdrn.audio.placing import Target
+from pdrn.audio.writing import FORMAT_OF_SUFFIX, writer
+from pdrn.restoring.blockwise import Progress, Restored
+from pdrn.restoring.description import Description
+from pdrn.restoring.levels import BoundedLevels, ClippedLevels, Levels, cells_of, step_of
+
+Pieces = Callable[[Iterable[Cells], int, float | None, int | None, Progress | None], Iterator[Restored]]
+"""What restores a signal in pieces, given their cells, the sample rate, the width that all cells have if any,
+the length and a callback."""
+
+BLOCK_LENGTH = 1 << 15
+LOOKED_AT = 1 << 20
+"""From so many samples at the beginning the levels are told."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was done to a recording."""
+
+    input: str
+    output: str
+    levels: str
+    sample_rate_hz: int
+    channels: int
+    frames: int
+    subtype: str
+    seconds: float
+    verified: bool | None
+
+    @property
+    def times_real_time(self) -> float:
+        """Length of the sound over the time that it took."""
+        return self.frames / self.sample_rate_hz / self.seconds
+
+
+def restore_file(
+    restore: Pieces,
+    source: Source,
+    target: Target,
+    description: Description,
+    *,
+    subtype: str | None = None,
+    overwrite: bool = False,
+    verify: bool = False,
+    progress: Progress | None = None,
+) -> Report:
+    """Restore a sound file into another, which appears when it is complete and not otherwise.
+
+    `Restorer.restore_file` says what the parameters are.
+    """
+    began = time.perf_counter()
+    if verify and not (_is_path(source) and _is_path(target)):
+        raise AudioError("what comes from or goes to a pipe cannot be read again; verify files on disk")
+    if isinstance(source, str | os.PathLike) and _is_same(source, target):
+        raise AudioError(f"{target} is the input; choose another name for the output")
+    sounds = blocks(source, BLOCK_LENGTH)
+    head = list(_head(sounds))
+    first = head[0]
+    name = str(source) if isinstance(source, str | os.PathLike) else "the sound"
+    subtype = subtype or deeper(first.subtype, FORMAT_OF_SUFFIX.get(Path(target).suffix.lower(), "WAV"))
+    try:
+        samples = np.concatenate([_rows(sound) for sound in head], axis=-1)
+        levels = fitting(description.levels_of(samples, first.subtype), subtype)
+        cells = (cells_of(_rows(sound), levels) for sound in itertools.chain(head, sounds))
+        total = info(source).frames if _is_path(source) else None
+        frames = 0
+        with writer(
+            target, first.sample_rate_hz, first.channels, subtype=subtype, overwrite=overwrite
+        ) as put:
+            for restored in restore(cells, first.sample_rate_hz, step_of(levels), total, progress):
+                put(restored.samples, restored.cells)
+                frames += restored.samples.shape[-1]
+    except AudioError:
+        raise
+    except ValueError as error:
+        raise AudioError(f"{name}: {error}") from error
+    if verify:
+        _verify(source, target, levels)
+    return Report(
+        input=name,
+        output=str(target),
+        levels=str(levels),
+        sample_rate_hz=first.sample_rate_hz,
+        channels=first.channels,
+        frames=frames,
+        subtype=subtype,
+        seconds=time.perf_counter() - began,
+        verified=verify or None,
+    )
+
+
+def deeper(subtype: str, format: str) -> str:
+    """Return how to store what was restored from this subtype: with room between its levels, and above.
+
+    FLAC ends at 24 bits, and at full scale.
+
+    >>> deeper("PCM_16", "WAV"), deeper("PCM_24", "WAV"), deeper("PCM_16", "FLAC")
+    ('FLOAT', 'DOUBLE', 'PCM_24')
+    """
+    if format == "FLAC":
+        return "PCM_24"
+    return "DOUBLE" if subtype in ("PCM_24", "PCM_32", "DOUBLE") else "FLOAT"
+
+
+def fitting(levels: Levels, subtype: str) -> Levels:
+    """Return the levels with cells that output of this subtype can hold.
+
+    Peaks that were cut off stay open-ended: they are worth more than a subtype that cannot hold them.
+    """
+    return BoundedLevels(levels) if subtype in PCM_BITS and not isinstance(levels, ClippedLevels) else levels
+
+
+def _is_path(place: Source | Target) -> bool:
+    return isinstance(place, str | os.PathLike) and os.fspath(place) != "-"
+
+
+def _is_same(source: Target, target: Target) -> bool:
+    return os.path.exists(source) and os.path.exists(target) and os.path.samefile(source, target)
+
+
+def _rows(sound: Sound) -> NDArray[np.float64]:
+    return np.atleast_2d(sound.samples)
+
+
+def _head(sounds: Iterator[Sound]) -> Iterator[Sound]:
+    """Yield as many sounds as levels are told from."""
+    seen = 0
+    for sound in sounds:
+        yield sound
+        seen += sound.samples.size
+        if seen >= LOOKED_AT:
+            return
+
+
+def _verify(source: Source, target: Target, levels: Levels) -> None:
+    """Read input and output again, and refuse a sample outside its cell or a length that differs."""
+    inputs = (cells_of(_rows(sound), levels) for sound in blocks(source, BLOCK_LENGTH))
+    outputs = (_rows(sound) for sound in blocks(os.fspath(target), BLOCK_LENGTH))
+    for cells, samples in itertools.zip_longest(inputs, outputs):
+        if cells is None or samples is None or cells.shape != samples.shape:
+            raise AudioError(f"{target} is not as long as the input; write it again")
+        if violation := cells.violation(samples):
+            raise AudioError(f"{target} is outside a cell by {violation:g}; write it again")

@@ -1,0 +1,284 @@
+"""``pdrn restore`` as a user runs it, and what happens when things go wrong."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from tests.app.running import pdrn, run, started
+
+from pdrn.audio.files import read
+from pdrn.audio.quantizers import MidRise
+from pdrn.audio.raw import RawFormat
+from pdrn.audio.sample import speech
+from pdrn.audio.writing import write
+from pdrn.restoring.restorer import Restorer
+
+RATE = 16000
+SIGNAL = speech()[0][2 * RATE : 3 * RATE]
+QUANTIZED = MidRise(5).quantize(SIGNAL)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write("a.wav", QUANTIZED, RATE, subtype="PCM_16")
+    return tmp_path
+
+
+@pytest.fixture
+def long_folder(tmp_path, monkeypatch):
+    """A file that takes some seconds."""
+    monkeypatch.chdir(tmp_path)
+    write("long.wav", np.tile(QUANTIZED, 60), RATE, subtype="PCM_16")
+    return tmp_path
+
+
+def expected():
+    return Restorer().restore(QUANTIZED, RATE, bits=5)
+
+
+def test_one_file_in_one_command(folder):
+    done = pdrn("restore", "a.wav", "--bits", 5)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("a.wav -> a_restored.wav: 5 bits, ")
+    np.testing.assert_allclose(read("a_restored.wav").samples, expected(), atol=1e-7)
+
+
+def test_a_summary_in_json_with_a_proof(folder):
+    done = pdrn("restore", "a.wav", "--json", "--verify")
+    (row,) = map(json.loads, done.stdout.splitlines())
+    assert (row["status"], row["verified"], row["frames"], row["subtype"]) == (
+        "restored",
+        True,
+        RATE,
+        "FLOAT",
+    )
+    assert row["levels"] == "5 bits in use, mid-rise, a step of 0.0625"
+    assert done.stderr == ""
+
+
+def test_quiet_says_nothing(folder):
+    done = pdrn("restore", "a.wav", "--quiet")
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_others_finish_where_one_fails(folder, jobs):
+    for name in ("b.wav", "c.wav"):
+        shutil.copy("a.wav", name)
+    (folder / "b.wav").write_bytes(b"RIFFrubbish")
+    done = run("restore", "a.wav", "b.wav", "c.wav", "-o", "new", "--bits", 5, "--jobs", jobs)
+    assert done.returncode == 1
+    assert sorted(os.listdir("new")) == ["a_restored.wav", "c_restored.wav"]
+    assert "pdrn: b.wav" in done.stderr
+    assert "Traceback" not in done.stderr
+    counts = done.stderr.splitlines()[-1].split(", ")
+    assert sorted(counts) == ["1 failed", "2 restored"]
+
+
+def test_nothing_is_overwritten_unless_told(folder):
+    (folder / "a_restored.wav").write_text("mine")
+    done = pdrn("restore", "a.wav", "--bits", 5)
+    assert done.returncode == 1
+    assert "is there already" in done.stderr
+    assert pdrn("restore", "a.wav", "--bits", 5, "--skip-existing").returncode == 0
+    assert (folder / "a_restored.wav").read_text() == "mine"
+    assert pdrn("restore", "a.wav", "--bits", 5, "--overwrite").returncode == 0
+    assert len(read("a_restored.wav").samples) == RATE
+
+
+@pytest.mark.parametrize("mix", [0, 1])
+def test_the_mix_leads_from_the_input_to_the_restoration(folder, mix):
+    pdrn("restore", "a.wav", "-o", "b.wav", "--bits", 5, "--mix", mix, "--subtype", "DOUBLE")
+    np.testing.assert_array_equal(read("b.wav").samples, expected() if mix else QUANTIZED)
+
+
+def test_sound_goes_through_pipes(folder):
+    content = (folder / "a.wav").read_bytes()
+    done = run("restore", "-", "--bits", 5, "--quiet", input=content, text=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    (folder / "b.wav").write_bytes(done.stdout)
+    np.testing.assert_allclose(read("b.wav").samples, expected(), atol=1e-7)
+
+
+def test_raw_samples_go_through_while_they_arrive(folder):
+    raw, out = RawFormat("s16le"), RawFormat("f64le")
+    arguments = ("restore", "--raw", "--rate", RATE, "--bits", 5, "--output-encoding", "f64le", "-", "-")
+    with started(*arguments, stdin=subprocess.PIPE) as process:
+        process.stdin.write(raw.encode(QUANTIZED[None, :4000]))
+        process.stdin.flush()
+        early = process.stdout.read(8 * 1024)  # comes although the input goes on
+        late, error = process.communicate(raw.encode(QUANTIZED[None, 4000:]))
+    assert error == b"restoring, at most 92 ms behind the input\n"
+    np.testing.assert_allclose(out.decode(early + late)[0], expected(), atol=1e-6)
+
+
+def test_raw_files_and_telephone_bytes(folder):
+    (folder / "in.raw").write_bytes(bytes(range(256)) * 4)
+    arguments = (
+        "restore",
+        "--raw",
+        "--rate",
+        8000,
+        "--encoding",
+        "mulaw",
+        "--channels",
+        2,
+        "in.raw",
+        "out.raw",
+    )
+    assert pdrn(*arguments, "--quiet").returncode == 0
+    assert len((folder / "out.raw").read_bytes()) == 1024 * 4
+    again = pdrn(*arguments)
+    assert again.returncode == 1
+    assert "is there already" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "reason"),
+    [
+        (["a.wav", "--bits", 5, "--step", 0.1], 2, "bits and step say the same in different ways"),
+        (["a.wav", "--bits", 0], 2, "--bits"),
+        (["a.wav", "--mix", 1.5], 2, "--mix"),
+        (["a.wav", "--law", "blaw"], 2, "--law"),
+        (["a.wav", "--overwrite", "--skip-existing"], 2, "contradict each other"),
+        (["a.wav", "--rate", 8000], 2, "--rate is for raw samples; add --raw"),
+        (["a.wav", "-o", "-", "--json"], 2, "standard output carries the sound"),
+        (["a.wav", "-", "--bits", 5], 2, "standard input is one sound"),
+        (["--raw", "-"], 2, "pass --rate"),
+        (["--raw", "--rate", 8000, "--verify", "-"], 2, "--verify is for files; leave it or --raw out"),
+        (["--raw", "--rate", 8000, "--output-encoding", "alaw", "-"], 2, "G.711 is too coarse"),
+        (["--raw", "--rate", 8000, "a", "b", "c"], 2, "takes INPUT and OUTPUT"),
+        (["--raw", "--rate", 8000, "-"], 1, "a stream does not tell its levels beforehand"),
+        (["--raw", "--rate", 8000, "--bits", 5, "absent.raw"], 1, "absent.raw cannot be opened"),
+        (["a.wav/b.wav"], 1, "a.wav/b.wav cannot be opened: Not a directory"),
+        (["absent.wav"], 1, "absent.wav cannot be opened"),
+        (["a.wav", "--bits", 4], 1, "is no level of 4 bits"),
+        (["a.wav", "--bits", 5, "-o", "absent/b.wav"], 1, "No such file or directory"),
+        (["a.wav", "--bits", 5, "-o", "b.mp3"], 1, "does not tell a format"),
+        (["a.wav", "--bits", 5, "-o", "b.flac", "--subtype", "FLOAT"], 1, "no FLAC files of subtype FLOAT"),
+    ],
+)
+def test_mistakes_get_one_sentence(folder, arguments, exit_code, reason):
+    done = pdrn("restore", *arguments)
+    assert done.returncode == exit_code
+    assert reason in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert os.listdir(folder) == ["a.wav"]
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_writing(process):
+    """Tell whether a process holds an output open, which has no name yet."""
+    links = f"/proc/{process.pid}/fd"
+    return any("(deleted)" in os.readlink(f"{links}/{name}") for name in list_quietly(links))
+
+
+def list_quietly(folder):
+    names = []
+    for name in os.listdir(folder):
+        try:
+            os.readlink(f"{folder}/{name}")
+            names.append(name)
+        except OSError:
+            pass
+    return names
+
+
+@pytest.mark.parametrize(
+    ("sign", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)]
+)
+def test_an_interrupt_or_a_kill_leaves_nothing(long_folder, sign, exit_code):
+    with started("restore", "long.wav", "--bits", 5) as process:
+        wait_until(lambda: is_writing(process))
+        process.send_signal(sign)
+        _, error = process.communicate(timeout=20)
+    assert process.returncode == exit_code
+    assert b"Traceback" not in error
+    assert os.listdir(long_folder) == ["long.wav"]
+
+
+def test_an_interrupt_stops_all_jobs(long_folder):
+    shutil.copy("long.wav", "long2.wav")
+    with started("restore", "long.wav", "long2.wav", "-o", "new", "--bits", 5, "--jobs", 2) as process:
+        wait_until(lambda: os.path.isdir("new"))
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert b"Traceback" not in error
+    assert os.listdir("new") == []
+
+
+def test_a_job_that_is_killed_is_named(long_folder):
+    shutil.copy("long.wav", "long2.wav")
+    with started("restore", "long.wav", "long2.wav", "-o", "new", "--bits", 5, "--jobs", 2) as process:
+        wait_until(lambda: os.path.isdir("new"))
+        with open(f"/proc/{process.pid}/task/{process.pid}/children") as children:
+            os.kill(int(children.read().split()[-1]), signal.SIGKILL)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert b"a process was killed; is memory short? try fewer jobs" in error
+    assert b"Traceback" not in error
+
+
+def test_a_full_disk_is_named_and_leaves_nothing(folder):
+    limited = "ulimit -f 8; exec \"$0\" -c 'from pdrn.app.cli import main; main()' restore a.wav --bits 5"
+    done = subprocess.run(
+        ["bash", "-c", limited, os.sys.executable], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "is the disk full?" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert os.listdir(folder) == ["a.wav"]
+
+
+def test_a_folder_that_vanishes_is_named(long_folder):
+    os.mkdir("new")
+    with started("restore", "long.wav", "-o", "new/b.wav", "--bits", 5) as process:
+        wait_until(lambda: is_writing(process))
+        os.rmdir("new")
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert b"cannot be written: No such file or directory" in error
+    assert error.count(b"\n") == 1
+    assert os.listdir(long_folder) == ["long.wav"]
+
+
+def test_two_runs_at_once_lose_nothing(long_folder):
+    arguments = ("restore", "long.wav", "-o", "b.wav", "--bits", 5, "--iterations", 1)
+    with started(*arguments) as one, started(*arguments) as other:
+        codes = sorted((one.wait(60), other.wait(60)))
+    assert codes == [0, 1]
+    assert len(read("b.wav").samples) == 60 * RATE
+    assert sorted(os.listdir(long_folder)) == ["b.wav", "long.wav"]
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may read anything")
+def test_an_unreadable_file_is_named(folder):
+    os.chmod("a.wav", 0)
+    done = pdrn("restore", "a.wav", "--bits", 5)
+    assert done.returncode == 1
+    assert "Permission denied" in done.stderr
+
+
+def test_a_reader_that_went_away_is_named(folder):
+    reading, writing = os.pipe()
+    os.close(reading)
+    (folder / "in.raw").write_bytes(bytes(99999))
+    arguments = ("restore", "--raw", "--rate", 8000, "--bits", 5, "--quiet", "in.raw", "-")
+    done = run(*arguments, stdout=writing, stderr=subprocess.PIPE, capture_output=False)
+    os.close(writing)
+    assert done.returncode == 1
+    assert done.stderr == "pdrn: standard output cannot be written: Broken pipe; name a file\n"

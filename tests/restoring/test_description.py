@@ -1,0 +1,123 @@
+"""What is said about samples, and the cells that follow."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdrn.audio.detection import Undetected
+from pdrn.audio.g711 import ALaw, MuLaw
+from pdrn.audio.quantizers import MidRise, MidTread, Truncation
+from pdrn.restoring.description import Description
+
+TRUTH = np.random.default_rng(0).uniform(-1, 1, (2, 500))
+
+
+@given(
+    bits=st.integers(1, 24), kind=st.sampled_from([MidRise, MidTread, Truncation]), seed=st.integers(0, 99)
+)
+def test_a_bit_depth_gives_the_cells_of_whichever_quantizer_it_was(bits, kind, seed):
+    truth = np.random.default_rng(seed).uniform(-1, 1, (1, 200))
+    quantizer = kind(bits)
+    codes = quantizer.encode(truth)
+    description = Description(bits=bits, truncated=kind is Truncation)
+    cells = description.levels_of(quantizer.levels(codes)).cells(quantizer.levels(codes))
+    expected = quantizer.cells(codes)
+    np.testing.assert_allclose(cells.lo, expected.lo, atol=1e-12)
+    np.testing.assert_allclose(cells.hi, expected.hi, atol=1e-12)
+    assert cells.violation(truth) <= 1e-12
+
+
+@given(step=st.floats(1e-4, 0.5), kind=st.sampled_from([MidRise, MidTread]))
+def test_a_step_gives_cells_without_an_end_of_scale(step, kind):
+    quantizer = kind(32, step)
+    levels = quantizer.quantize(TRUTH)
+    cells = Description(step=step).levels_of(levels).cells(levels)
+    np.testing.assert_allclose(cells.radius, step / 2)
+    assert cells.violation(TRUTH) <= 1e-9
+
+
+@pytest.mark.parametrize(("name", "law"), [("mulaw", MuLaw()), ("alaw", ALaw())])
+def test_a_law_gives_the_cells_of_its_tables(name, law):
+    heard = law.quantize(TRUTH)
+    cells = Description(law=name).levels().cells(heard)
+    assert cells == law.cells(law.encode(TRUTH))
+
+
+def test_a_bit_depth_at_an_offset_is_found():
+    quantizer = MidRise(5, offset=0.01)
+    levels = quantizer.quantize(TRUTH * 0.9)
+    cells = Description(bits=5).levels_of(levels).cells(levels)
+    assert cells.violation(TRUTH * 0.9) <= 1e-9
+
+
+def test_nothing_said_means_detected():
+    levels = MidTread(6).quantize(TRUTH)
+    found = Description().levels_of(levels)
+    assert str(found) == "6 bits in use, mid-tread, a step of 0.03125"
+    assert found.cells(levels).violation(TRUTH) == 0
+
+
+def test_a_stored_law_needs_no_detection():
+    assert str(Description().levels_of(np.zeros((1, 1)), "ULAW")) == "mu-law"
+
+
+def test_clipping_alone_leaves_samples_exact_or_as_they_are_stored():
+    clipped = np.clip(TRUTH, -0.5, 0.5)
+    exact = Description(clip_at=0.5).levels_of(clipped).cells(clipped)
+    stored = MidTread(16).quantize(clipped)
+    of_file = Description(clip_at=0.5).levels_of(stored, "PCM_16").cells(stored)
+    for cells in (exact, of_file):
+        assert cells.violation(TRUTH) == 0
+        np.testing.assert_array_equal(np.isinf(cells.hi), TRUTH >= 0.5)
+
+
+@given(threshold=st.floats(0.05, 0.95), bits=st.integers(2, 12), kind=st.sampled_from([MidRise, MidTread]))
+def test_clipping_before_a_quantizer_keeps_the_truth_in_its_cells(threshold, bits, kind):
+    stored = kind(bits).quantize(np.clip(TRUTH, -threshold, threshold))
+    cells = Description(bits=bits, clip_at=threshold).levels_of(stored).cells(stored)
+    assert cells.violation(TRUTH) == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "samples", "reason"),
+    [
+        ({"bits": 5}, [0.03125, 0.04], r"0\.04 is no level of 5 bits like the others; name another"),
+        ({"bits": 5}, [0.03125, 0.0625], "is no level of 5 bits like the others"),
+        ({"bits": 5}, [1.03125], "is no level of 5 bits"),
+        ({"step": 0.1}, [0.1, 0.25], "is no level of a step of 0.1"),
+        ({"law": "mulaw"}, [0.123456], "is no level of MuLaw"),
+        ({}, [0.1, 0.2], "the levels cannot be told, pass bits, step or law: the samples have 2"),
+    ],
+)
+def test_samples_that_are_not_as_said_are_refused(said, samples, reason):
+    with pytest.raises(ValueError, match=reason):
+        Description(**said).levels_of(np.array([samples]))
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"bits": 5, "step": 0.1}, "bits and step say the same in different ways"),
+        ({"bits": 0}, "the bit depth is a whole number from 1 to 32"),
+        ({"bits": 5.5}, "the bit depth is a whole number"),
+        ({"step": -1.0}, "a step is a positive finite number"),
+        ({"step": np.nan}, "a step is a positive finite number"),
+        ({"law": "blaw"}, "there are the laws mulaw and alaw"),
+        ({"clip_at": 0.0}, "samples are clipped at a positive finite number"),
+        ({"law": "alaw", "truncated": True}, "G.711 is not made by truncation"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(said, reason):
+    with pytest.raises(ValueError, match=reason):
+        Description(**said)
+
+
+def test_truncated_g711_is_refused_when_it_is_found():
+    with pytest.raises(Undetected, match="mu-law was found, which is not made by truncation"):
+        Description(truncated=True).levels_of(MuLaw().quantize(TRUTH), "PCM_16")
+
+
+def test_a_stream_has_to_be_told():
+    with pytest.raises(ValueError, match="a stream does not tell its levels beforehand"):
+        Description().levels()
