@@ -17,6 +17,10 @@ FAMILY = {
     for memory in ("dual", "bias", "gain", "mix")
     for tying in ("untied", "half", "tied")
 }
+FAMILY |= {
+    f"{name}, weighted": PrimalDual(map, 3, "mix", weighting="spectrum")
+    for name, map in (("dense", DENSE), ("convolutional", CONVOLUTIONAL))
+}
 RELATED = {
     f"{type(plan).__name__}, {type(map).__name__}": plan
     for map in (DENSE, CONVOLUTIONAL)

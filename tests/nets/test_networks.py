@@ -56,6 +56,20 @@ def test_every_layer_is_an_iterate_of_the_solver_on_signals(tying, theta, seed, 
             assert np.allclose(x[row], iterate, atol=1e-12, rtol=0)
 
 
+@given(seeds)
+def test_weights_of_the_prior_are_those_of_the_solver(seed):
+    """The network with weights by the spectrum starts at Chambolle-Pock on reweighted l1."""
+    lower, upper = cells(seed, 3, 16)
+    spectrum = np.abs(DCT(16).apply((lower + upper) / 2)) ** 2
+    padded = np.pad(spectrum, [(0, 0), (2, 2)], "edge")
+    smooth = sum(padded[:, i : i + 16] * share for i, share in enumerate((1 / 8, 1 / 4, 1 / 4, 1 / 4, 1 / 8)))
+    problem = dequantization(lower, upper, DCT(16), 1 / (1 + np.sqrt(smooth + 1e-6)))
+    plan = PrimalDual(DENSE, 4, theta=1.0, weighting="spectrum")
+    for layer, x in enumerate(Network.started(plan, dtype=np.float64).by_layer(lower, upper), 1):
+        iterate = solve(problem, ChambollePock(10.0, 0.1), iterations=layer).x
+        assert np.allclose(x, iterate, atol=1e-12, rtol=0)
+
+
 def any_cells(draw_seed, shape, dtype):
     """Bounded, half-open, unbounded and empty cells at every scale."""
     generator = np.random.default_rng(draw_seed)
@@ -204,6 +218,7 @@ def test_parameter_counts(plan, count):
         (PrimalDual(WIDE, 3, "mix"), (5, 16), 3 * 2 * 5 * 16 * 24 + 2 * 5 * 24 * 24),
         (PrimalDual(CONVOLUTIONAL, 2), (3, 27), 2 * 2 * 3 * (7 + 1) * 10 * 8),
         (PrimalDual(CONVOLUTIONAL, 2, "mix"), (27,), 2 * 2 * 8 * 10 * 8 + 8 * 10 * 10),
+        (PrimalDual(DENSE, 3, weighting="spectrum"), (5, 16), (3 * 2 + 1) * 5 * 16 * 16),
     ],
 )
 def test_multiplications_are_counted(plan, shape, products):
@@ -311,8 +326,9 @@ def test_default_steps_converge_on_signals_of_any_length(sizes):
         assert bound <= 1.1 * norms[-1]
 
 
-def test_what_lies_beyond_its_reach_does_not_change_a_sample():
-    plan = PrimalDual(CONVOLUTIONAL, 3, "mix")
+@pytest.mark.parametrize("weighting", ["one", "spectrum"])
+def test_what_lies_beyond_its_reach_does_not_change_a_sample(weighting):
+    plan = PrimalDual(CONVOLUTIONAL, 3, "mix", weighting=weighting)
     numpy_network = disturbed(plan, 3, scale=0.01)
     q, distance = normal(3, 100, scale=0.02), np.abs(np.arange(100) - 50)
 

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from pdrn.convex import L1, Box
-from pdrn.convex.arrays import Array, is_array, map_arrays, set_field
+from pdrn.convex.arrays import Array, is_array, map_arrays, namespace, set_field
 from pdrn.nets.architecture import Architecture, Start, Weights
 from pdrn.nets.blocks import (
     Activations,
@@ -30,6 +30,14 @@ from pdrn.nets.starts import chambolle_pock
 Memory = Literal["dual", "bias", "gain", "mix"]
 Tying = Literal["untied", "half", "tied"]
 Learned = Literal["no", "once", "per layer"]
+Weighting = Literal["one", "spectrum"]
+
+
+FAINT = 1e-6
+"""Added to a power before its root is taken, which has no gradient at zero."""
+
+SMOOTHING = (1 / 8, 1 / 4, 1 / 4, 1 / 4, 1 / 8)
+"""Over neighbouring channels: a cosine, a sine, and the frequencies beside."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,12 @@ class PrimalDual(Architecture):
         The extrapolation, or where it starts if it is learned.
     learn_theta
         Whether theta is learned: ``no``, ``once`` for all layers, or ``per layer``.
+    weighting
+        The weights w of the prior ``F(y) = sum_i w_i |y_i|``, to which the dual step clips. ``one``: all 1,
+        as in the paper. ``spectrum``: less where the quantized signal has more,
+        ``w = 1 / (1 + exp(a) |A q|)`` with the magnitude smoothed over neighbouring channels, a and A
+        learned. What stands out of the quantization error is spared, as in reweighted l1 (Candes, Wakin
+        and Boyd 2008).
 
     Examples
     --------
@@ -70,14 +84,19 @@ class PrimalDual(Architecture):
     tying: Tying = "untied"
     theta: float = 0.0
     learn_theta: Learned = "no"
+    weighting: Weighting = "one"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, choices in (("memory", Memory), ("tying", Tying), ("learn_theta", Learned)):
-            if getattr(self, name) not in get_args(choices):
-                raise ValueError(
-                    f"{name} must be one of {', '.join(get_args(choices))}, got {getattr(self, name)!r}"
-                )
+        for name, kind in (
+            ("memory", Memory),
+            ("tying", Tying),
+            ("learn_theta", Learned),
+            ("weighting", Weighting),
+        ):
+            choices, value = get_args(kind), getattr(self, name)
+            if value not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
         if isinstance(self.theta, bool) or is_array(self.theta) or not np.isfinite(self.theta):
             raise ValueError(f"theta must be one finite number, got {self.theta!r}")
         set_field(self, "theta", float(self.theta))
@@ -98,6 +117,8 @@ class PrimalDual(Architecture):
             shapes |= {f"M.{layer}": mix for layer in range(self.depth - 1)}
         if self.learn_theta != "no":
             shapes["theta"] = (1,) if self.learn_theta == "once" else (self.depth,)
+        if self.weighting == "spectrum":
+            shapes |= {"A": kernel, "a": (channels,)}
         return shapes
 
     def start(self, generator: np.random.Generator) -> Start:
@@ -110,21 +131,31 @@ class PrimalDual(Architecture):
 
     def activations(self, weights: Weights, cells: Box) -> Iterator[Activations]:
         box = map_arrays(cells, self.map.lay_out)
-        return unrolled(self.blocks(weights), L1(), box, box.centre)
+        return unrolled(self.blocks(weights), self.prior(weights, box.centre), box, box.centre)
+
+    def prior(self, weights: Weights, q: Array) -> L1:
+        """Return F for a quantized signal, laid out."""
+        if self.weighting == "one":
+            return L1()
+        xp = namespace(q)
+        magnitude = xp.sqrt(_smoothed(self.map.analyse(q, weights["A"]) ** 2) + FAINT)
+        weight = 1 / (1 + xp.exp(weights["a"]) * magnitude)
+        return L1(xp.where(xp.isfinite(weight), weight, 0.0))
 
     def estimate(self, weights: Weights, cells: Box, activation: Activations) -> Array:
         return self.map.gather(activation.x, cells.lower.shape)
 
     def products(self, shape: tuple[int, ...]) -> int:
         mixing = self.map.sizes(shape)[1] * self.map.channels if self.memory == "mix" else 0
-        return 2 * self.depth * self.map.products(shape) + (self.depth - 1) * mixing
+        maps = 2 * self.depth + (self.weighting == "spectrum")
+        return maps * self.map.products(shape) + (self.depth - 1) * mixing
 
     @property
     def reach(self) -> int:
         """How many samples before and after the one that it restores a convolutional network sees."""
         if not isinstance(self.map, ConvolutionalMap):
             raise ValueError("a network on frames sees its frame, and nothing else")
-        return self.depth * self.map.edge
+        return (self.depth + (self.weighting == "spectrum")) * self.map.edge
 
     def _block(self, layer: int, weights: Weights) -> Block:
         W, V = self._maps(layer, weights)
@@ -153,3 +184,12 @@ class PrimalDual(Architecture):
         if self.learn_theta == "no":
             return self.theta
         return weights["theta"][0 if self.learn_theta == "once" else layer]
+
+
+def _smoothed(power: Array) -> Array:
+    """Average over neighbouring channels, the outermost of which repeat."""
+    reach = len(SMOOTHING) // 2
+    count = power.shape[-1]
+    first, last = power[..., :1], power[..., -1:]
+    padded = namespace(power).concatenate([first] * reach + [power] + [last] * reach, -1)
+    return sum(share * padded[..., i : i + count] for i, share in enumerate(SMOOTHING))

@@ -90,7 +90,12 @@ def _dictionary(
 
 def _filled(architecture: PrimalDual, **fills: Fill) -> Start:
     """Make every tensor of an architecture, each by the rule for its kind."""
-    fills |= {"b": np.zeros, "theta": lambda shape: np.full(shape, float(architecture.theta))}
+    fills |= {
+        "b": np.zeros,
+        "theta": lambda shape: np.full(shape, float(architecture.theta)),
+        "A": lambda shape: architecture.map.dictionary()[0],
+        "a": np.zeros,
+    }
     return {name: fills[name.partition(".")[0]](shape) for name, shape in architecture.shapes().items()}
 
 
