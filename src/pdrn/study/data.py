@@ -87,15 +87,19 @@ def quantized(signals: Array, data: Data, generator: np.random.Generator) -> Exa
 def _cells(signals: Array, bits: NDArray[np.float64], edge: Any, data: Data) -> Examples:
     """Quantize: codes are whole numbers, cells are theirs plus the edge, in units of the step."""
     step = (2.0 / 2.0**bits).astype(np.float32)
-    signals = signals / step
-    lower = np.floor(signals - edge)
-    lower += edge
-    if np.all(edge == 0):  # a sample at full scale belongs to the highest cell, which ends there
+    in_steps = signals / step
+    if np.all(edge == 0):
+        lower = np.floor(in_steps)
+        # A sample at full scale belongs to the highest cell, which ends there.
         np.minimum(lower, np.ceil(1 / step) - 1, out=lower)
+    else:
+        lower = np.floor(in_steps - edge) + edge
     upper = lower + np.float32(1)
     if data.unit == "cell":
-        return Examples(signals, lower, upper, step[:, 0].astype(np.float64))
-    return Examples(signals * step, lower * step, upper * step, np.ones(len(step)))
+        return Examples(in_steps, lower, upper, step[:, 0].astype(np.float64))
+    lower *= step
+    upper *= step
+    return Examples(signals, lower, upper, np.ones(len(step)))
 
 
 @dataclass(frozen=True, eq=False)
