@@ -21,9 +21,9 @@ from pdrn.audio.quantizers import MidRise, MidTread
 from pdrn.restoring.restorer import Restorer
 
 QUANTIZERS: dict[str, Any] = (
-    {f"{bits} bits": MidRise(bits) for bits in range(2, 13)}
-    | {f"{bits} bits, mid-tread": MidTread(bits) for bits in range(2, 13)}
-    | {"mu-law": MuLaw(), "A-law": ALaw()}
+    {f"{bits} bits": MidRise(bits, full_scale=True) for bits in range(2, 13)}
+    | {f"{bits} bits, mid-tread": MidTread(bits, full_scale=True) for bits in range(2, 13)}
+    | {"mu-law": MuLaw(), "A-law": ALaw(full_scale=True)}
 )
 
 

@@ -18,7 +18,7 @@ TRUTH = np.random.default_rng(0).uniform(-1, 1, (2, 500))
 )
 def test_a_bit_depth_gives_the_cells_of_whichever_quantizer_it_was(bits, kind, seed):
     truth = np.random.default_rng(seed).uniform(-1, 1, (1, 200))
-    quantizer = kind(bits)
+    quantizer = kind(bits, full_scale=True)
     codes = quantizer.encode(truth)
     description = Description(bits=bits, truncated=kind is Truncation)
     cells = description.levels_of(quantizer.levels(codes)).cells(quantizer.levels(codes))
@@ -41,7 +41,9 @@ def test_a_step_gives_cells_without_an_end_of_scale(step, kind):
 def test_a_law_gives_the_cells_of_its_tables(name, law):
     heard = law.quantize(TRUTH)
     cells = Description(law=name).levels().cells(heard)
-    assert cells == law.cells(law.encode(TRUTH))
+    expected = law.cells(law.encode(TRUTH))
+    np.testing.assert_array_equal(cells.lo, np.maximum(expected.lo, -1))
+    np.testing.assert_array_equal(cells.hi, np.minimum(expected.hi, 1))
 
 
 def test_a_bit_depth_at_an_offset_is_found():

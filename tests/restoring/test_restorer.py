@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import pdrn
-from pdrn.audio.quantizers import MidRise
+from pdrn.audio.g711 import ALaw
+from pdrn.audio.quantizers import MidRise, MidTread
 from pdrn.restoring.restorer import Restorer
 
 RATE = 16000
@@ -52,6 +53,14 @@ def test_the_levels_are_detected():
     inside = np.abs(QUANTIZED) < np.abs(QUANTIZED).max()  # outside, they may have been cut off
     assert np.abs(restored - QUANTIZED)[inside].max() <= 1 / 16 + 1e-9
     assert ((restored - SIGNAL) ** 2).mean() < 0.3 * ((QUANTIZED - SIGNAL) ** 2).mean()
+
+
+@pytest.mark.parametrize("said", [{"bits": 8}, {"law": "alaw"}, {}])
+def test_full_scale_is_not_taken_for_clipping_unless_said(said):
+    loud = np.clip(3 * SIGNAL, -1, 1)
+    quantized = ALaw().quantize(loud) if "law" in said else MidTread(8).quantize(loud)
+    restored = pdrn.restore(quantized, RATE, **said)
+    assert ((restored - loud) ** 2).mean() < ((quantized - loud) ** 2).mean()
 
 
 def test_channels_are_independent():

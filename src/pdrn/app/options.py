@@ -60,7 +60,10 @@ Bits = Annotated[
 Step = Annotated[float | None, typer.Option(help="Distance of two levels, instead of the bit depth.")]
 LawOption = Annotated[Law | None, typer.Option(help="The law of G.711, instead of the bit depth.")]
 ClipAt = Annotated[
-    float | None, typer.Option(help="Samples were cut off here, on both sides of zero; full scale is 1.")
+    float | None,
+    typer.Option(
+        help="Samples were cut off here, on both sides of zero (full scale is 1); nowhere unless given."
+    ),
 ]
 ConverterOption = Annotated[
     Converter,

@@ -76,8 +76,15 @@ def restore(architecture: Architecture, weights: Weights, lower: Array, upper: A
     Computes in the type of the weights; the result has that of the cells, and is in them exactly.
     """
     outer, inner = _cells(weights, lower, upper)
-    *_, last = architecture.activations(weights, inner)
-    return keep_inside(architecture.estimate(weights, inner, last), outer)
+    return keep_inside(last_estimate(architecture, weights, inner), outer)
+
+
+def last_estimate(architecture: Architecture, weights: Weights, cells: Box) -> Array:
+    """Return the estimate of the last layer, before it is projected; no other activation is kept."""
+    activation = None
+    for activation in architecture.activations(weights, cells):
+        pass
+    return architecture.estimate(weights, cells, activation)
 
 
 def restore_by_layer(architecture: Architecture, weights: Weights, lower: Array, upper: Array) -> list[Array]:

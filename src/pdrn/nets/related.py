@@ -21,7 +21,7 @@ from pdrn.convex import Box
 from pdrn.convex.arrays import Array, namespace, zeros
 from pdrn.convex.convolution import analyse
 from pdrn.convex.projections import clip
-from pdrn.nets.architecture import Architecture, Start, Weights
+from pdrn.nets.architecture import Architecture, Start, Weights, last_estimate
 from pdrn.nets.maps import ConvolutionalMap, Map, require_size
 from pdrn.nets.primal_dual import PrimalDual
 
@@ -216,9 +216,7 @@ class DeepPrimalDual(Architecture):
         return self.body.start(generator) | {"K": K} | head
 
     def activations(self, weights: Weights, cells: Box) -> Iterator[Array]:
-        map, body = self.map, self.body
-        *_, last = body.activations(weights, cells)
-        guess = body.estimate(weights, cells, last)
+        map, guess = self.map, last_estimate(self.body, weights, cells)
         u, lower, upper = map.lay_out(guess), map.lay_out(cells.lower), map.lay_out(cells.upper)
         K, sigma, tau = weights["K"], weights["sigma"][0], weights["tau"][0]
         pull = tau * weights["pull"][0] ** 2

@@ -15,6 +15,7 @@ from pdrn.audio.g711 import ALaw, MuLaw
 from pdrn.audio.quantizers import MidRise, MidTread
 from pdrn.restoring.levels import (
     AnyLevels,
+    BoundedLevels,
     ClippedLevels,
     DetectedLevels,
     LawLevels,
@@ -50,8 +51,8 @@ class Description:
     law : str, optional
         "mulaw" or "alaw", instead of either.
     clip_at : float, optional
-        Where samples were cut off, on both sides of zero. On its own it says that nothing else happened
-        to them, beyond how they are stored.
+        Where samples were cut off, on both sides of zero; without it, none were, and the outermost cells
+        end at full scale. On its own it says that nothing else happened to them, beyond how they are stored.
     truncated : bool
         Whether the converter dropped bits instead of rounding.
     """
@@ -92,15 +93,18 @@ class Description:
             raise Undetected(f"{levels} was found, which is not made by truncation; name the quantizer")
         return TruncatedLevels(levels, quantizer.step)
 
-    def _clipped(self, levels: Levels) -> Levels:
-        return levels if self.clip_at is None else ClippedLevels(levels, self.clip_at)
+    def _ended(self, levels: Levels) -> Levels:
+        """Return the levels with outermost cells that end at full scale, or do not where clipping was."""
+        if self.clip_at is not None:
+            return ClippedLevels(levels, self.clip_at)
+        return levels if self.step is not None else BoundedLevels(levels)
 
     def levels(self) -> Levels:
         """Return the levels without looking at any sample, for streams."""
         named = self._named()
         if named is None and self.clip_at is None:
             raise ValueError("a stream does not tell its levels beforehand; pass bits, step, law or clip_at")
-        return self._clipped(named or AnyLevels())
+        return self._ended(named or AnyLevels())
 
     def levels_of(self, samples: NDArray[np.float64], subtype: str | None = None) -> Levels:
         """Return the levels of these samples, which may be the beginning of more.
@@ -126,7 +130,7 @@ class Description:
             named = self._with_edges(UniformLevels(MidTread(stored).step, stored)) if stored else AnyLevels()
         if named is None:
             try:
-                return self._with_edges(DetectedLevels(detect(known if np.isnan(samples).any() else samples)))
+                return self._with_edges(_detected(known if np.isnan(samples).any() else samples))
             except Undetected as reason:
                 raise Undetected(f"the levels cannot be told, pass bits, step or law: {reason}") from reason
         try:
@@ -135,17 +139,21 @@ class Description:
             shifted = self._shifted(known)
             if shifted is None:
                 raise
-            named = shifted
-        return self._clipped(named)
+            return shifted if self.clip_at is None else ClippedLevels(shifted, self.clip_at)
+        return self._ended(named)
 
     def _shifted(self, samples: NDArray[np.float64]) -> Levels | None:
         """Return levels of the step that was named at an offset that the samples show, if they do."""
         step = self.step or (MidRise(self.bits).step if self.bits else None)
         try:
-            found = detect(samples)
+            found = _detected(samples).found
         except Undetected:
             return None
         if step is None or isinstance(found.quantizer, MuLaw | ALaw):
             return None
         same = abs(found.quantizer.step / step - 1) < _SAME_STEP
         return self._with_edges(DetectedLevels(found)) if same else None
+
+
+def _detected(samples: NDArray[np.float64]) -> DetectedLevels:
+    return DetectedLevels(detect(samples, full_scale=True))
