@@ -123,8 +123,7 @@ class Learner:
         # Copies lie where torch wants them, not NumPy: products of other layouts may round otherwise.
         signal, lower, upper = (torch.tensor(x) for x in (examples.signal, examples.lower, examples.upper))
         weights, cells = self.weights | self.fixed, _unchecked(lower, upper)
-        *_, last = self.architecture.activations(weights, cells)
-        estimate = self.architecture.estimate(weights, cells, last)
+        estimate = forward.last_estimate(self.architecture, weights, cells)
         if not isinstance(self.architecture, PrimalDual):  # its estimates lie in the cells already
             estimate = cells.project(estimate)
         for part in self.weights.values():
