@@ -32,7 +32,18 @@ def folder(tmp_path):
 def test_help_names_the_commands():
     result = pdrn("--help")
     assert result.returncode == 0
-    for command in ("restore", "quantize", "inspect", "compare", "demo", "evaluate", "env"):
+    for command in (
+        "restore",
+        "quantize",
+        "inspect",
+        "compare",
+        "demo",
+        "evaluate",
+        "train",
+        "reproduce",
+        "report",
+        "env",
+    ):
         assert f"  {command} " in result.stdout
 
 

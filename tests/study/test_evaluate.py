@@ -62,3 +62,15 @@ def test_the_chambolle_pock_row_of_table_2(ieee_folder):
     assert snr["cp:10"] == pytest.approx(16.74, abs=0.02)
     assert snr["cp:25"] == pytest.approx(16.82, abs=0.02)
     assert snr["cp:50"] == pytest.approx(16.87, abs=0.02)
+
+
+def test_hearing_is_measured_where_it_is_asked_for(corpus):
+    pytest.importorskip("pesq")
+    pytest.importorskip("pystoi")
+    (row,) = evaluate(corpus, "test", 5, ["qu"], hearing=["pesq", "stoi"])
+    assert 1 < row.pesq < 4.65
+    assert 0.5 < row.stoi < 1
+    (row,) = evaluate(corpus, "test", 5, ["qu"])
+    assert row.pesq is row.stoi is None
+    with pytest.raises(ValueError, match="no measure is called 'ears'"):
+        next(evaluate(corpus, "test", 5, ["qu"], hearing=["ears"]))

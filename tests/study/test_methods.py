@@ -5,19 +5,25 @@ import pytest
 
 from pdrn.audio.cells import Cells
 from pdrn.audio.quantizers import MidRise
+from pdrn.audio.sample import speech
 from pdrn.convex import DCT
+from pdrn.nets import ConvolutionalMap, DenseMap, Network, PrimalDual, checkpoint
+from pdrn.restoring.restorer import Restorer
 from pdrn.study.methods import method_named
 
 
-@pytest.fixture
-def cells() -> Cells:
-    signal = 0.6 * np.sin(np.arange(2 * 256).reshape(2, 256) / 9)
+def cells_of(signal) -> Cells:
     quantizer = MidRise(5, full_scale=True)
     return quantizer.cells(quantizer.encode(signal))
 
 
+@pytest.fixture
+def cells() -> Cells:
+    return cells_of(0.6 * np.sin(np.arange(2 * 256).reshape(2, 256) / 9))
+
+
 def test_qu_is_the_quantized_signal(cells):
-    assert np.array_equal(method_named("qu")(cells), cells.centre)
+    assert np.array_equal(method_named("qu")([cells[0]]), [cells[0].centre])
 
 
 def test_cp_is_the_algorithm_with_the_steps_of_table_2(cells):
@@ -28,7 +34,56 @@ def test_cp_is_the_algorithm_with_the_steps_of_table_2(cells):
         y = np.clip(y + 10 * K.apply(x_bar), -1, 1)
         new = np.clip(x - 0.1 * K.adjoint(y), cells.lo, cells.hi)
         x_bar, x = 2 * new - x, new
-    assert np.allclose(method_named("cp:10")(cells), x, atol=1e-12)
+    restored = method_named("cp:10", frame_length=256)([cells[0], cells[1]])
+    assert np.allclose(restored, x, atol=1e-12)
+
+
+def test_restore_is_what_the_command_does_without_a_network():
+    cells = cells_of(speech()[0][20000:30000])
+    (restored,) = method_named("restore")([cells])
+    assert cells.violation(restored) == 0.0
+    assert np.array_equal(restored, Restorer().restore(cells.centre, 16000, bits=5))
+
+
+@pytest.fixture(params=["full scale", "cell"])
+def network_file(request, tmp_path):
+    """A dense and a convolutional network, in either unit."""
+    unit = request.param
+
+    def file(architecture):
+        checkpoint.save(tmp_path / "network", Network.started(architecture), checkpoint.Provenance(unit=unit))
+        return str(tmp_path / "network"), 1 / 16 if unit == "cell" else 1.0
+
+    return file
+
+
+@pytest.mark.parametrize("length", [200, 64, 7])
+def test_a_dense_network_restores_frame_by_frame_the_last_filled_up_with_zeros(network_file, length):
+    path, unit = network_file(PrimalDual(DenseMap(64), depth=3))
+    whole = cells_of(np.concatenate([0.6 * np.sin(np.arange(length) / 9), np.zeros(-length % 64)]))
+    (restored,) = method_named(path)([whole[:length]])
+    assert restored.shape == (length,)
+    assert whole[:length].violation(restored) == 0.0
+    network, _ = checkpoint.load(path)
+    lower, upper = (np.float32(ends[:64] / unit) for ends in (whole.lo, whole.hi))
+    if length >= 64:
+        assert np.allclose(restored[:64], unit * network(lower, upper), atol=1e-6)
+
+
+def test_a_convolutional_network_restores_whole_signals_of_any_length(network_file):
+    path, unit = network_file(PrimalDual(ConvolutionalMap(16, 32, 16), depth=3, memory="mix"))
+    signals = [cells_of(0.6 * np.sin(np.arange(length) / 9)) for length in (100, 333)]
+    network, _ = checkpoint.load(path)
+    for cells, restored in zip(signals, method_named(path)(signals), strict=True):
+        assert cells.violation(restored) == 0.0
+        lower, upper = (np.float32(ends / unit) for ends in (cells.lo, cells.hi))
+        assert np.allclose(restored, unit * network(lower, upper), atol=1e-6)
+
+
+def test_files_that_are_no_networks_are_refused(tmp_path):
+    (tmp_path / "file").write_bytes(b"no network")
+    with pytest.raises(ValueError, match="is not a network that can be used"):
+        method_named(str(tmp_path / "file"))
 
 
 @pytest.mark.parametrize("name", ["", "cp", "cp:", "cp:0", "cp:-1", "cp:ten", "cp:1.5", "qu:3", "network"])

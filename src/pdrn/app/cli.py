@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from pdrn.app import compare, demo, env, evaluate, inspect, quantize, restore
+from pdrn.app import compare, demo, env, evaluate, inspect, quantize, report, reproduce, restore, train
 
 app = typer.Typer(
     help="Restore quantized sound inside its cells.",
@@ -23,6 +23,9 @@ app.command(epilog=inspect.EXAMPLES)(inspect.inspect)
 app.command(epilog=compare.EXAMPLES)(compare.compare)
 app.command()(demo.demo)
 app.command(epilog=evaluate.EXAMPLES)(evaluate.evaluate)
+app.command(epilog=train.EXAMPLES)(train.train)
+app.command(epilog=reproduce.EXAMPLES)(reproduce.reproduce)
+app.command(epilog=report.EXAMPLES)(report.report)
 app.command()(env.env)
 
 

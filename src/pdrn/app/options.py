@@ -74,6 +74,11 @@ SubtypeOption = Annotated[
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there already.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per result.")]
+CorpusFolder = Annotated[
+    Path, typer.Option(help="Folder of sound; its folders train, dev, test are the split.")
+]
+RunsFolder = Annotated[Path, typer.Option(help="Folder of run folders.")]
+Hearing = Annotated[str, typer.Option(help="Measures of hearing, comma-separated: pesq, stoi (slow).")]
 Files = Annotated[list[Path], typer.Argument(help="Sound files.", metavar="FILE")]
 
 

@@ -131,7 +131,8 @@ class PrimalDual(Architecture):
 
     def activations(self, weights: Weights, cells: Box) -> Iterator[Activations]:
         box = map_arrays(cells, self.map.lay_out)
-        return unrolled(self.blocks(weights), self.prior(weights, box.centre), box, box.centre)
+        q = box.centre
+        return unrolled(self.blocks(weights), self.prior(weights, q), box, q)
 
     def prior(self, weights: Weights, q: Array) -> L1:
         """Return F for a quantized signal, laid out."""

@@ -1,20 +1,17 @@
-"""Evaluate: quantize the frames of a corpus, restore them by every method, and measure."""
+"""Evaluate: quantize the signals of a corpus, restore them by every method, and measure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from pdrn.audio.cells import FloatArray
 from pdrn.audio.corpus import Corpus
-from pdrn.audio.frames import cut
-from pdrn.audio.metrics import mse, snr, snr_pooled
+from pdrn.audio.metrics import mse, pesq_wb, snr, snr_pooled, stoi
 from pdrn.audio.quantizers import MidRise
-from pdrn.study.methods import method_named
+from pdrn.study.methods import FRAME_LENGTH, Method, method_named
 
-FRAME_LENGTH = 1024
+HEARING = ("pesq", "stoi")
+"""Measures of hearing, which take longer than all else."""
 
 
 @dataclass(frozen=True)
@@ -35,34 +32,43 @@ class Row:
     files: int
     frames: int
     corpus_sha256: str
+    pesq: float | None = None
+    """Wide-band PESQ of the files' whole frames, their mean, where that was asked for."""
+    stoi: float | None = None
 
 
 def evaluate(
-    corpus: Corpus, split: str, bits: int, methods: Sequence[str], frame_length: int = FRAME_LENGTH
+    corpus: Corpus,
+    split: str,
+    bits: int,
+    methods: Sequence[str] | Mapping[str, Method],
+    frame_length: int = FRAME_LENGTH,
+    hearing: Collection[str] = (),
 ) -> Iterator[Row]:
     """Yield a row for each method, on the whole frames of every file, as in the paper.
 
-    Files shorter than a frame have none and do not count. Unknown methods are refused before any work.
+    Methods are given by name, or as a mapping from names of one's own. Files shorter than a frame do not
+    count. Unknown methods and measures are refused before any work.
     """
-    restorers = {name: method_named(name) for name in methods}
+    sample_rate_hz = corpus.sample_rate_hz or corpus.entries[0].sample_rate_hz
+    restorers = (
+        methods
+        if isinstance(methods, Mapping)
+        else {name: method_named(name, frame_length, sample_rate_hz) for name in methods}
+    )
+    if unknown := sorted(set(hearing) - set(HEARING)):
+        raise ValueError(f"no measure is called {unknown[0]!r}; there are {', '.join(HEARING)}")
     quantizer = MidRise(bits, full_scale=True)
-    files = [cut(signal, frame_length) for signal in corpus.signals(split)]
-    files = [frames for frames in files if len(frames)]
-    if not files:
+    signals = [s[: len(s) // frame_length * frame_length] for s in corpus.signals(split)]
+    signals = [signal for signal in signals if len(signal)]
+    if not signals:
         raise ValueError(
             f"the {split} split of {corpus.folder} has no file of {frame_length} samples or more; add some"
         )
-    frames = np.concatenate(files)
-    cells = quantizer.cells(quantizer.encode(frames))
-    ends = np.cumsum([len(each) for each in files])[:-1]
-
-    def by_file(rows: FloatArray) -> list[FloatArray]:
-        return [each.ravel() for each in np.split(rows, ends)]
-
-    signals = by_file(frames)
-    quantized_mse = mse(signals, by_file(cells.centre))
+    cells = [quantizer.cells(quantizer.encode(signal)) for signal in signals]
+    quantized_mse = mse(signals, [each.centre for each in cells])
     for name, restore in restorers.items():
-        restored = by_file(restore(cells))
+        restored = restore(cells)
         error = mse(signals, restored)
         yield Row(
             method=name,
@@ -72,7 +78,9 @@ def evaluate(
             ratio=error / quantized_mse,
             bits=bits,
             split=split,
-            files=len(files),
-            frames=len(frames),
+            files=len(signals),
+            frames=sum(len(signal) for signal in signals) // frame_length,
             corpus_sha256=corpus.checksum,
+            pesq=pesq_wb(signals, restored, sample_rate_hz) if "pesq" in hearing else None,
+            stoi=stoi(signals, restored, sample_rate_hz) if "stoi" in hearing else None,
         )

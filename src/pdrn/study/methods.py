@@ -1,38 +1,95 @@
-"""The methods that a study compares, each by its name: cells of frames in, restored frames out."""
+"""The methods that a study compares, each by its name: cells of signals in, restored signals out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from pdrn.audio.cells import Cells, FloatArray
 from pdrn.convex import DCT, ChambollePock, dequantization, solve
+from pdrn.nets import DenseMap, Network
+from pdrn.nets.checkpoint import Unit, load
+from pdrn.restoring.restorer import Restorer
 
-Method = Callable[[Cells], FloatArray]
+Method = Callable[[Sequence[Cells]], list[FloatArray]]
 
 PAPER_STEPS = ChambollePock(sigma=10.0, tau=0.1, theta=1.0)
 """The steps with which the Chambolle-Pock row of Table 2 comes out."""
 
+FRAME_LENGTH = 1024
+"""The paper's n."""
 
-def method_named(name: str) -> Method:
+FRAMES_AT_ONCE = 1024
+
+
+def method_named(name: str, frame_length: int = FRAME_LENGTH, sample_rate_hz: int = 16000) -> Method:
     """Return the method that a name stands for.
 
     ``qu`` leaves the quantized signal as it is; ``cp:N`` does N iterations of Chambolle-Pock on each frame,
-    with the cosine transform and the steps of Table 2.
+    with the cosine transform and the steps of Table 2; ``restore`` is what ``pdrn restore`` does without a
+    network, on overlapping frames. Anything else is the path of a network file.
 
     >>> method_named("cp:0")
     Traceback (most recent call last):
     ...
-    ValueError: no method is called 'cp:0'; there are qu and cp:N with N iterations, for example cp:25
+    ValueError: no method is called 'cp:0', and no file; there are qu, cp:ITERATIONS, restore, networks' files
     """
     kind, _, argument = name.partition(":")
     if name == "qu":
-        return lambda cells: cells.centre
+        return lambda signals: [cells.centre for cells in signals]
     if kind == "cp" and argument.isdecimal() and int(argument) > 0:
         iterations = int(argument)
-        return lambda cells: _chambolle_pock(cells, iterations)
+        return lambda signals: _by_frame(
+            signals, frame_length, lambda cells: _chambolle_pock(cells, iterations)
+        )
+    if name == "restore":
+        return lambda signals: [Restorer().restore_cells(cells, sample_rate_hz) for cells in signals]
+    if os.path.isfile(name):
+        network, provenance = load(name)
+        return network_method(network, provenance.unit)
     raise ValueError(
-        f"no method is called {name!r}; there are qu and cp:N with N iterations, for example cp:25"
+        f"no method is called {name!r}, and no file; there are qu, cp:ITERATIONS, restore, networks' files"
     )
+
+
+def network_method(network: Network, unit: Unit) -> Method:
+    """Return a network as a method: frame by frame if it is dense, else over whole signals."""
+
+    def restore(cells: Cells) -> FloatArray:
+        widths = cells.hi - cells.lo
+        scale = float(np.median(widths[widths > 0])) if unit == "cell" else 1.0
+        lower, upper = ((ends / scale).astype(np.float32) for ends in (cells.lo, cells.hi))
+        return cells.project(network(lower, upper).astype(np.float64) * scale)
+
+    frame_length = frame_length_of(network)
+    if frame_length is None:
+        return lambda signals: [restore(cells) for cells in signals]
+    return lambda signals: _by_frame(signals, frame_length, restore)
+
+
+def frame_length_of(network: Network) -> int | None:
+    """Return how long the frames are that a network takes, or None where it takes signals of any length."""
+    map = network.architecture.map
+    return map.samples if isinstance(map, DenseMap) else None
+
+
+def _by_frame(
+    signals: Sequence[Cells], frame_length: int, restore: Callable[[Cells], FloatArray]
+) -> list[FloatArray]:
+    """Cut all signals into frames, the last filled up with zeros, restore these, and put them together."""
+    padded = [
+        [np.pad(part, (0, -len(part) % frame_length)) for part in (cells.lo, cells.hi)] for cells in signals
+    ]
+    lower, upper = (np.concatenate(ends).reshape(-1, frame_length) for ends in zip(*padded, strict=True))
+    pieces = [
+        restore(Cells(lower[first : first + FRAMES_AT_ONCE], upper[first : first + FRAMES_AT_ONCE]))
+        for first in range(0, len(lower), FRAMES_AT_ONCE)
+    ]
+    borders = np.cumsum([len(part) for part, _ in padded])[:-1]
+    joined = np.split(np.concatenate(pieces).ravel(), borders)
+    return [part[: len(cells)] for part, cells in zip(joined, signals, strict=True)]
 
 
 def _chambolle_pock(cells: Cells, iterations: int) -> FloatArray:

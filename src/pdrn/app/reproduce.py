@@ -1,0 +1,74 @@
+"""The command ``pdrn reproduce``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pdrn.app.options import CorpusFolder, Hearing, RunsFolder
+from pdrn.app.studying import names, numbers, require, scanned
+
+EXAMPLES = """\b
+For example:
+  pdrn reproduce all --corpus ieee --recipe paper --dry-run
+  pdrn reproduce all --corpus ieee --recipe modern --out runs"""
+
+
+def reproduce(
+    what: Annotated[str, typer.Argument(help="table1, table2, figures or all.")],
+    corpus: CorpusFolder,
+    recipe: Annotated[str, typer.Option(help="paper or modern.")] = "paper",
+    epochs: Annotated[int, typer.Option(min=0, help="0: as many as the recipe says.")] = 0,
+    depths: Annotated[str, typer.Option(help="Comma-separated numbers of layers.")] = "1,2,5,10,15",
+    lambdas: Annotated[
+        str, typer.Option(help="Comma-separated: regularisations to choose from; empty for none.")
+    ] = "1e-9,1e-8,1e-7",
+    lambda_depth: Annotated[
+        int, typer.Option(min=0, help="Number of layers at which lambda is chosen; 0: 2, or the least.")
+    ] = 0,
+    bits: Annotated[int, typer.Option(min=1, max=24, help="Bit depth of the quantizer.")] = 5,
+    frame_length: Annotated[int, typer.Option(min=1, help="Samples of a frame.")] = 1024,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    hearing: Hearing = "",
+    jobs: Annotated[int, typer.Option(min=1, help="Networks trained at the same time.")] = 1,
+    out: RunsFolder = Path("runs"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and its cost.")] = False,
+) -> None:
+    """Train the networks of the paper and make its tables and figures; done ones are not done again."""
+    if what not in ("table1", "table2", "figures", "all"):
+        raise ValueError(f"there are table1, table2, figures and all to reproduce, not {what!r}")
+    require("torch", "train")
+    require("matplotlib", "report")
+    from pdrn.app.reproducing import show_plan, train_grid
+    from pdrn.study import reproduce as steps
+    from pdrn.study.report import markdown, write_report
+
+    study = steps.Study(
+        recipe=recipe,
+        depths=tuple(numbers(depths, int, "depths")),
+        epochs=epochs,
+        bits=bits,
+        frame_length=frame_length,
+        lambdas=tuple(numbers(lambdas, float, "lambdas")),
+        lambda_depth=lambda_depth,
+        seed=seed,
+    )
+    index = scanned(corpus)
+    if dry_run:
+        show_plan(study, index, out, jobs)
+        return
+    train_grid(study, index, out, jobs)
+    setting, table = study.table(index, out)
+    if what in ("table2", "all"):
+        rows = steps.table_2(setting, table, index, names(hearing))
+        steps.save_study(out, setting, {"table2": rows})
+    if what in ("figures", "all"):
+        steps.save_example(out, setting, steps.example(setting, table, index))
+    if what == "table1":
+        print(markdown(out, [setting], ("table1",)))
+    elif what == "table2":
+        print(markdown(out, [setting], ("table2",)))
+    else:
+        print(write_report(out, out / "report"))

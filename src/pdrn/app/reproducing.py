@@ -1,0 +1,82 @@
+"""How a reproduction goes: the plan, the training, the tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from pdrn.app.training import clock
+from pdrn.audio.corpus import Corpus
+from pdrn.study.config import Config, run_name
+from pdrn.study.paper import KINDS
+from pdrn.study.reproduce import Study, multiplications, train_all
+from pdrn.study.runs import Run
+from pdrn.study.tables import place_of
+
+TYPICAL_SHARE_OF_FLOOR = 0.75
+"""What training reaches of the speed of matrix products alone, for the estimate of a plan."""
+
+
+def title(config: Config) -> str:
+    """Return what a network of the grid is called."""
+    place = place_of(config)
+    assert place is not None
+    return f"{place.kind} L={place.depth} lambda={config.loss.regularisation:g}"
+
+
+def show_plan(study: Study, corpus: Corpus, out: Path, jobs: int) -> None:
+    """Print what would be trained, with its FLOPs and its time on this machine."""
+    from pdrn.study.machine import fastest_threads, multiplications_per_second
+
+    cores = os.cpu_count() or 1
+    threads = max(1, cores // jobs) if jobs > 1 else fastest_threads()
+    rate = jobs * multiplications_per_second(threads) * TYPICAL_SHARE_OF_FLOOR
+    table = RichTable(title=f"{study.recipe} recipe, {study.bits} bits, {corpus.folder}")
+    for heading in ("network", "epochs", "done", "TFLOP", "time"):
+        table.add_column(heading, justify="right")
+    total = 0.0
+    # Which lambda will be chosen does not matter for the cost: any stands for it.
+    lambdas = dict.fromkeys(KINDS, study.lambdas[0]) if study.lambdas else {}
+    parts = [(config, title(config)) for config in study.first_part()]
+    for config in study.second_part(lambdas):
+        parts.append((config, title(config).partition("lambda")[0] + "lambda as chosen"))
+    for config, name in parts:
+        log = Run(out / run_name(config, corpus.checksum)).log()
+        done = log[-1]["epoch"] if log else 0
+        left = multiplications(config, corpus) * (1 - done / config.budget.epochs)
+        total += left
+        table.add_row(name, str(config.budget.epochs), str(done), f"{2e-12 * left:.1f}", clock(left / rate))
+    table.add_section()
+    table.add_row("all", "", "", f"{2e-12 * total:.1f}", clock(total / rate))
+    Console().print(table)
+    gflops = 2e-9 * rate / TYPICAL_SHARE_OF_FLOOR
+    print(f"{jobs} at a time, {threads} threads each: {gflops:.0f} GFLOPS in matrix products, ", end="")
+    print(f"of which training takes about {TYPICAL_SHARE_OF_FLOOR:.0%}")
+    print(f"lambda of {', '.join(map(str, study.lambdas))} is chosen at L={study.depth_for_lambda}, ", end="")
+    print("for each kind of network, by the development error")
+
+
+def train_grid(study: Study, corpus: Corpus, out: Path, jobs: int) -> None:
+    """Train all networks of a study that are not there yet."""
+    _train(study.first_part(), corpus, out, jobs)
+    _train(study.second_part(study.chosen_lambdas(corpus, out)), corpus, out, jobs)
+
+
+def _train(configs: Sequence[Config], corpus: Corpus, out: Path, jobs: int) -> None:
+    missing = [c for c in configs if not Run(out / run_name(c, corpus.checksum)).is_done]
+    if jobs > 1:
+        console = Console(stderr=True, highlight=False)
+        for number, (config, run) in enumerate(train_all(missing, corpus, out, jobs), 1):
+            error = min(entry["dev_mse"] for entry in run.log())
+            console.print(f"{number}/{len(missing)}  {title(config)}  dev {1e4 * error:.3f}e-4")
+        return
+    from pdrn.app.training import display
+    from pdrn.study.train import train
+
+    for number, config in enumerate(missing, 1):
+        with display(f"{number}/{len(missing)}  {title(config)}") as watcher:
+            train(config, corpus, out, watcher=watcher)

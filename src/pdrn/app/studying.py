@@ -1,0 +1,41 @@
+"""What the commands of the study share."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from pdrn.audio.corpus import Corpus
+
+Number = TypeVar("Number", int, float)
+
+
+def numbers(text: str, kind: type[Number], name: str) -> list[Number]:
+    """Return the numbers of a comma-separated list."""
+    try:
+        return [kind(part) for part in names(text)]
+    except ValueError as error:
+        raise ValueError(f"--{name} takes numbers with commas between, got {text!r}") from error
+
+
+def names(text: str) -> list[str]:
+    """Return the parts of a comma-separated list."""
+    return [part.strip() for part in text.split(",")] if text.strip() else []
+
+
+def require(module: str, extra: str) -> None:
+    """Refuse to go on without a module that an extra of the package brings."""
+    if find_spec(module) is None:
+        raise ValueError(f"this needs {module}, which is not installed: pip install 'pdrn[{extra}]'")
+
+
+def scanned(corpus: Path, sample_rate_hz: int = 0) -> Corpus:
+    """Index a corpus, showing that this takes a moment."""
+    from rich.console import Console
+
+    from pdrn.audio.corpus import Corpus
+
+    with Console(stderr=True).status(f"reading {corpus}"):
+        return Corpus.scan(corpus, sample_rate_hz or None)

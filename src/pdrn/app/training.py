@@ -1,0 +1,97 @@
+"""How training looks: a line that moves on a terminal, a line per epoch elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from pdrn.study.runs import Entry, Run
+from pdrn.study.train import Watcher
+
+
+class Display(Watcher):
+    """Shows the epoch, errors, speed and the time that is left, on standard error."""
+
+    def __init__(self, progress: Progress, title: str = "") -> None:
+        self.progress, self.title = progress, title
+        self.task = progress.add_task("", total=None, figures="")
+        self.begun = (0.0, 0)
+
+    def begin(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
+        steps = record["steps_per_epoch"]
+        self.epochs, done = -(-record["total_steps"] // steps), (first_epoch - 1) * steps
+        self.begun = (time.monotonic(), done)
+        going_on = f", going on after epoch {first_epoch - 1}" if first_epoch > 1 else ""
+        short = record["files_too_short"]
+        self.progress.console.print(
+            f"{self.title or run.folder}: {record['parameters']:,} weights, "
+            f"{self.epochs} epochs of {steps} steps, threads: {record['threads']}{going_on}"
+            + (f"; {short} files are too short and left out" if short else ""),
+            soft_wrap=True,
+        )
+        self.progress.update(self.task, total=record["total_steps"], completed=done)
+
+    def advance(self, step: int) -> None:
+        self.progress.update(self.task, completed=step)
+
+    def epoch(self, entry: Entry) -> None:
+        figures = (
+            f"epoch {entry['epoch']}/{self.epochs}  train {1e4 * entry['train_mse']:.3f}e-4  "
+            f"dev {1e4 * entry['dev_mse']:.3f}e-4  SNR {entry['dev_snr']:.2f} dB  "
+            f"{entry['samples_per_second'] / 1e6:.2f} M samples/s  "
+            f"{entry['floor_fraction']:.0%} of the GEMM floor"
+        )
+        self.progress.update(self.task, figures=figures)
+        if not self.progress.console.is_terminal:
+            begin, first = self.begun
+            total = self.progress.tasks[self.task].total or 0
+            left = (time.monotonic() - begin) / (entry["step"] - first) * (total - entry["step"])
+            self.progress.console.print(f"{figures}  {clock(left)} left", soft_wrap=True)
+
+
+class Board(Watcher):
+    """Hands the log on to TensorBoard, and everything to another watcher."""
+
+    def __init__(self, other: Watcher) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ValueError(
+                "TensorBoard is not installed; leave out --tensorboard, or pip install tensorboard"
+            ) from error
+        self.other, self.writer = other, SummaryWriter
+
+    def begin(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
+        self.other.begin(run, record, first_epoch)
+        self.board = self.writer(str(run.folder / "tensorboard"), purge_step=first_epoch)
+
+    def advance(self, step: int) -> None:
+        self.other.advance(step)
+
+    def epoch(self, entry: Entry) -> None:
+        self.other.epoch(entry)
+        for name, value in entry.items():
+            if isinstance(value, int | float):
+                self.board.add_scalar(name, value, entry["epoch"])
+        self.board.flush()
+
+
+@contextmanager
+def display(title: str = "") -> Iterator[Display]:
+    """Show a training run while the context lasts."""
+    console = Console(stderr=True, highlight=False)
+    columns = (TextColumn("{task.fields[figures]}"), BarColumn(20), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        yield Display(progress, title)
+
+
+def clock(seconds: float) -> str:
+    """Return a time as hours, minutes and seconds."""
+    """Return a time as hours, minutes and seconds."""
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"

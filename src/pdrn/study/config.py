@@ -1,0 +1,270 @@
+"""What a training run is: frozen values, read from TOML, where a misspelt key fails at load.
+
+A run is determined by its configuration and its corpus. ``run_name`` hashes both, the configuration complete
+with all defaults, so that two runs share a folder exactly if they are the same run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import os
+import tomllib
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pdrn.nets import Architecture
+from pdrn.nets.checkpoint import KINDS, Unit
+
+RECIPES: dict[str, dict[str, Any]] = {
+    "paper": {"start": {"kind": "glorot"}},
+    "modern": {
+        "start": {"kind": "chambolle pock", "sigma": 3.0},
+        "data": {"placing": "random"},
+        "optimiser": {"learning_rate": 3e-4, "schedule": "cosine", "clip_norm": 0.002, "averaging": 0.999},
+        "budget": {"epochs": 60},
+    },
+}
+"""What a configuration that names a recipe starts from; what it says itself goes before.
+
+``paper`` is section 4.1: frames cut once, Adam at 1e-4, batches of 128, 1000 epochs, everything else at its
+standard value. The paper does not say how weights start; Glorot is the default of the software that it used.
+"""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where training starts."""
+
+    kind: Literal["own", "chambolle pock", "glorot", "identity"] = "own"
+    """``own`` is what the architecture says of itself; the others are for primal-dual networks."""
+    sigma: float = 10.0
+    tau: float = 0.0
+    """The steps of a start at Chambolle-Pock; a tau of 0 is the longest that converges."""
+    memory_gain: float = 1.0
+    """Where a network has a map of the dual memory, it starts at so many times the identity."""
+
+    def __post_init__(self) -> None:
+        _require(self.sigma > 0 and self.tau >= 0, "need sigma > 0 and tau >= 0")
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is trained on: frames or segments of signals with a peak of 1, quantized uniformly."""
+
+    bits: tuple[float, ...] = (5.0,)
+    """The bit depth, or two: then every segment has its own, drawn between them, whole or not."""
+    quantizer: Literal["mid-rise", "mid-tread", "both"] = "mid-rise"
+    """``both`` draws one of them for every segment; development error is then that of mid-rise."""
+    unit: Unit = "full scale"
+    """What the network measures signals in; ``cell`` makes every cell one unit wide."""
+    length: int = 1024
+    """Samples of a frame or segment."""
+    placing: Literal["cut", "random"] = "cut"
+    """``cut``: the whole frames of every file, each once per epoch. ``random``: anywhere in the files."""
+    measured_on: Literal["frames", "files"] = "frames"
+    """What development error is measured on: whole frames of ``length``, as in the paper, or whole files."""
+    flips: bool = False
+    """Whether every segment's sign is drawn."""
+    batches: int = 0
+    """Batches per epoch; 0 is one pass over the corpus."""
+    sample_rate_hz: int = 0
+    """Resample the corpus to this rate; 0 leaves it as it is."""
+
+    def __post_init__(self) -> None:
+        _require(
+            len(self.bits) in (1, 2)
+            and all(1 <= b <= 24 for b in self.bits)
+            and self.bits == tuple(sorted(self.bits)),
+            f"bits must be one bit depth from 1 to 24, or a range of them, got {list(self.bits)}",
+        )
+        _require(self.length >= 1, f"length must be at least 1, got {self.length}")
+        _require(min(self.batches, self.sample_rate_hz) >= 0, "batches and sample_rate_hz cannot be negative")
+        _require(
+            self.placing == "random" or not self.batches,
+            "batches per epoch are for random placing only",
+        )
+
+    @property
+    def depths_measured(self) -> tuple[float, ...]:
+        """The bit depths that development error is measured at: the whole ones, if there are some."""
+        low, high = self.bits[0], self.bits[-1]
+        return tuple(float(b) for b in range(math.ceil(low), math.floor(high) + 1)) or self.bits
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The loss (4.2): the mean squared error, plus ``regularisation`` times a sum of squares of weights."""
+
+    relative: bool = False
+    """Divide each segment's error by that of the quantized segment, so that loud ones do not rule."""
+    regularisation: float = 0.0
+    """The paper's lambda."""
+    regularised: Literal["kernels", "all"] = "kernels"
+    """Whose squares count: those of matrices, or of biases and steps too."""
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.regularisation < math.inf, "regularisation must be a number >= 0")
+
+
+@dataclass(frozen=True)
+class Optimiser:
+    """Adam, and how its learning rate goes."""
+
+    learning_rate: float = 1e-4
+    batch_size: int = 128
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    schedule: Literal["constant", "cosine"] = "constant"
+    """``cosine`` falls from the learning rate to ``final_share`` of it over the whole budget."""
+    final_share: float = 0.02
+    warmup_steps: int = 0
+    """Steps over which the learning rate rises from 0 at first."""
+    clip_norm: float = 0.0
+    """The longest gradient of the data term; 0 leaves all as they are."""
+    averaging: float = 0.0
+    """Use the average of the weights, each step keeping this share of it; 0 uses the weights themselves."""
+
+    def __post_init__(self) -> None:
+        _require(0 < self.learning_rate < math.inf, "learning_rate must be positive")
+        _require(self.batch_size >= 1, f"batch_size must be at least 1, got {self.batch_size}")
+        for name in ("beta1", "beta2", "averaging"):
+            _require(0 <= getattr(self, name) < 1, f"{name} must be at least 0 and below 1")
+        _require(self.epsilon > 0, "epsilon must be positive")
+        _require(0 <= self.final_share <= 1, "final_share must be between 0 and 1")
+        _require(self.warmup_steps >= 0 and self.clip_norm >= 0, "need warmup_steps and clip_norm >= 0")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long to train: exactly one of the three is set."""
+
+    epochs: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    """Turned into steps by a short measurement when the run begins: what follows can be repeated exactly."""
+    patience: int = 0
+    """Stop after so many epochs without a better development error; 0 never does."""
+
+    def __post_init__(self) -> None:
+        set_to = [value for value in (self.epochs, self.steps, self.seconds) if value]
+        _require(
+            len(set_to) == 1 and 0 < set_to[0] < math.inf,
+            "budget needs one of epochs, steps, seconds above 0",
+        )
+        _require(self.patience >= 0, "patience cannot be negative")
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole training run."""
+
+    architecture: Architecture
+    recipe: str = ""
+    """The recipe that it started from, if any."""
+    seed: int = 0
+    start: Start = field(default_factory=Start)
+    data: Data = field(default_factory=Data)
+    loss: Loss = field(default_factory=Loss)
+    optimiser: Optimiser = field(default_factory=Optimiser)
+    budget: Budget = field(default_factory=lambda: Budget(epochs=1000))
+
+    def __post_init__(self) -> None:
+        _require(self.seed >= 0, f"seed must be at least 0, got {self.seed}")
+
+
+def run_name(config: Config, corpus_sha256: str) -> str:
+    """Return the hash that names a run's folder."""
+    described = json.dumps([as_table(config), corpus_sha256], sort_keys=True)
+    return hashlib.sha256(described.encode()).hexdigest()[:16]
+
+
+def as_table(config: Any) -> Any:
+    """Return a configuration as what JSON and TOML can say; ``from_table`` reads it back."""
+    if isinstance(config, tuple):
+        return [as_table(part) for part in config]
+    if not dataclasses.is_dataclass(config) or isinstance(config, type):
+        return config
+    table = {part.name: as_table(getattr(config, part.name)) for part in dataclasses.fields(config)}
+    is_part_of_network = type(config).__name__ in KINDS
+    return {"kind": type(config).__name__} | table if is_part_of_network else table
+
+
+def from_table(table: Mapping[str, Any]) -> Config:
+    """Make a configuration of a table; what it leaves out is the recipe's, or the default."""
+    recipe = table.get("recipe", "")
+    if recipe not in ("", *RECIPES):
+        raise ValueError(f"no recipe is called {recipe!r}; there are {', '.join(RECIPES)}")
+    base = RECIPES.get(recipe, {})
+    if "budget" in table:  # one of three is set: what the recipe sets would be a second
+        base = {name: part for name, part in base.items() if name != "budget"}
+    config: Config = _made(Config, _merged(base, table), "the configuration")
+    return config
+
+
+def load(path: str | os.PathLike[str]) -> Config:
+    """Read a configuration from a TOML file."""
+    try:
+        with open(path, "rb") as stream:
+            return from_table(tomllib.load(stream))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValueError) as error:
+        raise ValueError(f"{os.fspath(path)} is no configuration: {error}") from error
+
+
+def _merged(base: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for name, value in table.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(name), Mapping)
+        merged[name] = _merged(merged[name], value) if both else value
+    return merged
+
+
+def _made(kind: Any, table: Any, place: str) -> Any:
+    """Make a value of a dataclass from a table, refusing keys that it does not have."""
+    if not isinstance(table, Mapping):
+        raise ValueError(f"{place} must be a table, got {table!r}")
+    if kind is Architecture or get_origin(kind) in (Union, types.UnionType):
+        named = table.get("kind")
+        if named not in KINDS:
+            raise ValueError(f"{place}.kind must be one of {', '.join(KINDS)}, got {named!r}")
+        kind, table = KINDS[named], {key: value for key, value in table.items() if key != "kind"}
+    fields = {part.name: part for part in dataclasses.fields(kind)}
+    if unknown := sorted(table.keys() - fields.keys()):
+        raise ValueError(f"{place} has no {unknown[0]!r}; there are {', '.join(fields)}")
+    required = [name for name, part in fields.items() if _is_required(part) and name not in table]
+    if required:
+        raise ValueError(f"{place} needs {', '.join(required)}")
+    hints = get_type_hints(kind)
+    place = "" if kind is Config else f"{place}."
+    return kind(**{key: _checked(hints[key], value, place + key) for key, value in table.items()})
+
+
+def _checked(kind: Any, value: Any, place: str) -> Any:
+    """Return a value as a field of this type, refusing any other."""
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            raise ValueError(f"{place} must be one of {', '.join(get_args(kind))}, got {value!r}")
+        return value
+    if kind in (str, bool, int, float):
+        if type(value) is not kind and not (kind is float and type(value) is int):
+            words = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}
+            raise ValueError(f"{place} must be {words[kind]}, got {value!r}")
+        return kind(value)
+    if get_origin(kind) is tuple:
+        parts = value if isinstance(value, list | tuple) else [value]
+        return tuple(_checked(get_args(kind)[0], part, place) for part in parts)
+    return _made(kind, value, place)
+
+
+def _is_required(part: dataclasses.Field[Any]) -> bool:
+    return part.default is dataclasses.MISSING and part.default_factory is dataclasses.MISSING
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)

@@ -1,0 +1,179 @@
+"""What a run learns from, and what it is measured on: cells and the signals in them.
+
+Nothing here has a state: the batches of an epoch follow from the seed and the epoch's number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdrn.audio.corpus import Corpus, segments
+from pdrn.audio.frames import cut
+from pdrn.study.config import Config, Data
+
+Array = NDArray[np.float32]
+
+FRAMES_AT_ONCE = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Signals and their cells, one in each row, in the unit that the network measures in."""
+
+    signal: Array
+    lower: Array
+    upper: Array
+    scale: NDArray[np.float64]
+    """For each row, what one unit is in full scale."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """The training part of a corpus."""
+
+    config: Config
+    signals: list[Array]
+    """Only those that are long enough."""
+    frames: Array
+    """All whole frames of the signals; none of them where segments are drawn anywhere."""
+    left_out: int
+    """How many files were too short."""
+
+    @staticmethod
+    def read(corpus: Corpus, config: Config) -> TrainingData:
+        """Read the training split, refusing one without a single frame."""
+        signals, left_out = _long_enough(corpus, "train", config.data.length)
+        length = config.data.length
+        frames = [cut(signal, length) for signal in signals if config.data.placing == "cut"]
+        frames.append(np.empty((0, length), np.float32))
+        return TrainingData(config, signals, np.concatenate(frames), left_out)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many batches an epoch has."""
+        count = len(self.frames) or sum(len(signal) for signal in self.signals) // self.config.data.length
+        return self.config.data.batches or -(-count // self.config.optimiser.batch_size)
+
+    def batches(self, epoch: int) -> Iterator[Examples]:
+        """Yield the batches of an epoch, counted from 0."""
+        data, size = self.config.data, self.config.optimiser.batch_size
+        seeds = np.random.SeedSequence(self.config.seed, spawn_key=(epoch,))
+        generator = np.random.default_rng(seeds)
+        order = generator.permutation(len(self.frames))
+        for step in range(self.steps_per_epoch):
+            if data.placing == "cut":
+                batch = self.frames[order[step * size : (step + 1) * size]]
+            else:
+                batch = segments(self.signals, data.length, size, generator)
+            yield quantized(batch, data, generator)
+
+
+def quantized(signals: Array, data: Data, generator: np.random.Generator) -> Examples:
+    """Draw what a configuration leaves open, and quantize signals in rows."""
+    rows = (len(signals), 1)
+    if data.flips:
+        signals = signals * generator.choice(np.array([-1, 1], np.float32), rows)
+    bits = generator.uniform(data.bits[0], data.bits[-1], rows) if len(data.bits) > 1 else data.bits[0]
+    edges = {"mid-rise": [0.0], "mid-tread": [-0.5], "both": [0.0, -0.5]}[data.quantizer]
+    edge = generator.choice(np.array(edges, np.float32), rows) if len(edges) > 1 else np.float32(edges[0])
+    return _cells(signals, np.broadcast_to(bits, rows), edge, data)
+
+
+def _cells(signals: Array, bits: NDArray[np.float64], edge: Any, data: Data) -> Examples:
+    """Quantize: codes are whole numbers, cells are theirs plus the edge, in units of the step."""
+    step = (2.0 / 2.0**bits).astype(np.float32)
+    in_steps = signals / step
+    if np.all(edge == 0):
+        lower = np.floor(in_steps)
+        # A sample at full scale belongs to the highest cell, which ends there.
+        np.minimum(lower, np.ceil(1 / step) - 1, out=lower)
+    else:
+        lower = np.floor(in_steps - edge) + edge
+    upper = lower + np.float32(1)
+    if data.unit == "cell":
+        return Examples(in_steps, lower, upper, step[:, 0].astype(np.float64))
+    lower *= step
+    upper *= step
+    return Examples(signals, lower, upper, np.ones(len(step)))
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What the development error is at one bit depth."""
+
+    bits: float
+    mse: float
+    """Mean squared error over all samples, in full scale."""
+    snr: float
+    """Signal-to-noise ratio in dB, the mean over the files."""
+    ratio: float
+    """Mean squared error in units of the quantized signal's."""
+
+
+@dataclass(frozen=True, eq=False)
+class DevelopmentData:
+    """The development part of a corpus, in groups of rows of one length."""
+
+    data: Data
+    groups: list[Array]
+    files: list[NDArray[np.int64]]
+    """For each group the file that each row comes from."""
+
+    @staticmethod
+    def read(corpus: Corpus, data: Data) -> DevelopmentData:
+        """Read the development split, refusing one without a single frame."""
+        on_frames = data.measured_on == "frames"
+        signals, _ = _long_enough(corpus, "dev", data.length if on_frames else 1)
+        if not on_frames:
+            return DevelopmentData(
+                data, [signal[None] for signal in signals], [np.array([i]) for i in range(len(signals))]
+            )
+        by_file = [cut(signal, data.length) for signal in signals]
+        frames = np.concatenate(by_file)
+        files = np.repeat(np.arange(len(by_file)), [len(rows) for rows in by_file])
+        starts = range(0, len(frames), FRAMES_AT_ONCE)
+        return DevelopmentData(
+            data,
+            [frames[start : start + FRAMES_AT_ONCE] for start in starts],
+            [files[start : start + FRAMES_AT_ONCE] for start in starts],
+        )
+
+    def measured(self, restore: Any) -> list[Measured]:
+        """Measure a method, ``(lower, upper) -> signal``, at every bit depth that the data has."""
+        return [self._at(bits, restore) for bits in self.data.depths_measured]
+
+    def _at(self, bits: float, restore: Any) -> Measured:
+        edge = np.float32(-0.5 if self.data.quantizer == "mid-tread" else 0.0)
+        count = int(self.files[-1][-1]) + 1
+        energy, noise, error = np.zeros(count), np.zeros(count), np.zeros(count)
+        for rows, files in zip(self.groups, self.files, strict=True):
+            these = _cells(rows, np.full((len(rows), 1), bits), edge, self.data)
+            centre = (these.lower + these.upper) / 2
+            restored = np.asarray(restore(these.lower, these.upper))
+            for total, part in ((energy, 0), (noise, centre), (error, restored)):
+                squares = np.square(these.signal - part, dtype=np.float64).sum(-1) * these.scale**2
+                np.add.at(total, files, squares)
+        samples = sum(rows.size for rows in self.groups)
+        heard = energy > 0
+        with np.errstate(divide="ignore"):
+            snr = 10 * np.log10(energy[heard] / error[heard])
+        return Measured(
+            bits, float(error.sum() / samples), float(snr.mean()), float(error.sum() / noise.sum())
+        )
+
+
+def _long_enough(corpus: Corpus, split: str, length: int) -> tuple[list[Array], int]:
+    """Return the signals of a split with this many samples or more, and how many there are without."""
+    everything: Sequence[Any] = corpus.signals(split, np.float32)
+    signals = [signal for signal in everything if len(signal) >= length]
+    if not signals:
+        raise ValueError(
+            f"the {split} split of {corpus.folder} has no file of {length} samples or more; "
+            "add some, or set a smaller length"
+        )
+    return signals, len(everything) - len(signals)

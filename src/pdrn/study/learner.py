@@ -1,0 +1,206 @@
+"""A network that learns: the loss (4.2), Adam, and the average of its weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pdrn.convex import Box
+from pdrn.convex.arrays import set_field
+from pdrn.nets import Architecture, Network, PrimalDual, starts
+from pdrn.nets import architecture as forward
+from pdrn.study.config import Config, Optimiser
+from pdrn.study.data import Array, Examples
+from pdrn.study.machine import MatrixProducts
+from pdrn.study.runs import Tensors
+
+STEPS_PER_AVERAGE = 8
+"""The average follows the weights every so many steps: every step would cost a tenth of the time."""
+
+QUIETEST = 1e-3
+"""A relative loss divides by at least so many squared units: a silent segment may have no error at all."""
+
+
+def start(config: Config) -> forward.Start:
+    """Return the weights that a configuration starts from."""
+    architecture, generator = config.architecture, np.random.default_rng(config.seed)
+    how = config.start
+    if how.kind == "own":
+        return architecture.start(generator)
+    if not isinstance(architecture, PrimalDual):
+        raise ValueError(
+            f'a {type(architecture).__name__} cannot start at {how.kind}; set start.kind = "own"'
+        )
+    if how.kind == "chambolle pock":
+        return starts.chambolle_pock(
+            architecture, sigma=how.sigma, tau=how.tau or None, memory_gain=how.memory_gain
+        )
+    return {"glorot": starts.glorot, "identity": starts.identity}[how.kind](architecture, generator)
+
+
+def learning_rate(optimiser: Optimiser, step: int, total_steps: int) -> float:
+    """Return the learning rate of a step, counted from 0."""
+    rate = optimiser.learning_rate
+    if optimiser.schedule == "cosine":
+        share = optimiser.final_share
+        rate *= share + (1 - share) * (1 + math.cos(math.pi * step / total_steps)) / 2
+    return rate * min(1.0, (step + 1) / (optimiser.warmup_steps + 1))
+
+
+def _unchecked(lower: Tensor, upper: Tensor) -> Box:
+    """Return cells that a quantizer made, sparing the checks: they take as long as all of Adam."""
+    cells = object.__new__(Box)
+    set_field(cells, "lower", lower)
+    set_field(cells, "upper", upper)
+    return cells
+
+
+class Learner:
+    """The weights of a run and what changes them."""
+
+    def __init__(self, config: Config, total_steps: int) -> None:
+        self.config, self.total_steps, self.step = config, total_steps, 0
+        self.architecture: Architecture = config.architecture
+        tensors = {name: torch.tensor(part, dtype=torch.float32) for name, part in start(config).items()}
+        self.fixed = {name: tensors.pop(name) for name in self.architecture.fixed}
+        self.weights = {name: part.requires_grad_() for name, part in tensors.items()}
+        zeros = {name: torch.zeros_like(part) for name, part in self.weights.items()}
+        # What Adam remembers of the gradients, and the average of the weights where that is used.
+        self.kept = {"means": zeros, "squares": {name: part.clone() for name, part in zeros.items()}}
+        if config.optimiser.averaging:
+            self.kept["average"] = {name: part.detach().clone() for name, part in self.weights.items()}
+
+    def _is_regularised(self, part: Tensor) -> bool:
+        return self.config.loss.regularised == "all" or part.ndim > 1
+
+    def learn(self, examples: Examples) -> tuple[float, float]:
+        """Do one step; return the loss without regularisation, and the mean squared error in full scale."""
+        loss, mse = self._gradient(examples)
+        self._clip()
+        self._adam()
+        self.step += 1
+        self._follow()
+        return loss, mse
+
+    @torch.no_grad()
+    def _adam(self) -> None:
+        optimiser = self.config.optimiser
+        rate = learning_rate(optimiser, self.step, self.total_steps)
+        for regularised in (True, False):
+            names = [name for name, part in self.weights.items() if self._is_regularised(part) is regularised]
+            if not names:
+                continue
+            # What torch.optim.Adam calls; going through it would import torch's compiler, for seconds.
+            torch._fused_adam_(
+                [self.weights[name] for name in names],
+                [self.weights[name].grad for name in names],  # type: ignore[misc]
+                [self.kept["means"][name] for name in names],
+                [self.kept["squares"][name] for name in names],
+                [],
+                [torch.tensor(float(self.step + 1)) for _ in names],
+                lr=rate,
+                beta1=optimiser.beta1,
+                beta2=optimiser.beta2,
+                # It adds this times the weight to the gradient: that of (4.2), not a decay beside it.
+                weight_decay=2 * self.config.loss.regularisation if regularised else 0.0,
+                eps=optimiser.epsilon,
+                amsgrad=False,
+                maximize=False,
+            )
+
+    def products(self, examples: Examples) -> MatrixProducts:
+        """Return the matrix products of a step, changing nothing."""
+        products = MatrixProducts()
+        with products:
+            self._gradient(examples)
+        return products
+
+    def _gradient(self, examples: Examples) -> tuple[float, float]:
+        # Copies lie where torch wants them, not NumPy: products of other layouts may round otherwise.
+        signal, lower, upper = (torch.tensor(x) for x in (examples.signal, examples.lower, examples.upper))
+        weights, cells = self.weights | self.fixed, _unchecked(lower, upper)
+        estimate = forward.last_estimate(self.architecture, weights, cells)
+        if not isinstance(self.architecture, PrimalDual):  # its estimates lie in the cells already
+            estimate = cells.project(estimate)
+        for part in self.weights.values():
+            part.grad = None
+        if not self.config.loss.relative and self.config.data.unit == "full scale":
+            loss = torch.nn.functional.mse_loss(estimate, signal)
+            loss.backward()  # type: ignore[no-untyped-call]
+            return loss.item(), loss.item()
+        errors = (estimate - signal).square().mean(-1)
+        if self.config.loss.relative:
+            noise = ((lower + upper) / 2 - signal).square().mean(-1)
+            unit = (upper[:, 0] - lower[:, 0]).square()
+            loss = (errors / torch.maximum(noise, QUIETEST * unit)).mean()
+        else:
+            loss = errors.mean()
+        loss.backward()
+        in_full_scale = errors.detach().double() * torch.tensor(examples.scale).square()
+        return loss.item(), in_full_scale.mean().item()
+
+    def _clip(self) -> None:
+        longest = self.config.optimiser.clip_norm
+        if not longest:
+            return
+        gradients = [part.grad for part in self.weights.values() if part.grad is not None]
+        norm = math.hypot(*map(float, torch._foreach_norm(gradients)))
+        if norm > longest:
+            torch._foreach_mul_(gradients, longest / norm)
+
+    @torch.no_grad()
+    def _follow(self) -> None:
+        """Move the average towards the weights; over the first steps it is a plain mean of recent ones."""
+        if "average" in self.kept and self.step % STEPS_PER_AVERAGE == 0:
+            kept = min(self.config.optimiser.averaging, (1 + self.step) / (10 + self.step))
+            torch._foreach_lerp_(
+                list(self.kept["average"].values()),
+                list(self.weights.values()),
+                1 - kept**STEPS_PER_AVERAGE,
+            )
+
+    @torch.no_grad()
+    def regularisation(self) -> float:
+        """Return the second term of the loss."""
+        parts = [part.double().square().sum() for part in self.weights.values() if self._is_regularised(part)]
+        return self.config.loss.regularisation * float(sum(parts))
+
+    def is_finite(self) -> bool:
+        """Whether all weights are numbers."""
+        return all(bool(torch.isfinite(part).all()) for part in self.weights.values())
+
+    def restorer(self) -> Callable[[Array, Array], Array]:
+        """Return the network as it stands: cells in, signals out."""
+        weights = self.kept.get("average", self.weights) | self.fixed
+
+        @torch.no_grad()
+        def restore(lower: Array, upper: Array) -> Array:
+            cells = torch.tensor(lower), torch.tensor(upper)
+            restored: Array = forward.restore(self.architecture, weights, *cells).numpy()
+            return restored
+
+        return restore
+
+    def network(self) -> Network:
+        """Return the network as it stands, for NumPy."""
+        weights = self.kept.get("average", self.weights) | self.fixed
+        return Network(self.architecture, {n: part.detach().numpy().copy() for n, part in weights.items()})
+
+    def tensors(self) -> Tensors:
+        """Return everything that learning depends on, besides the number of steps done."""
+        return {name: part.detach().numpy() for name, part in self._everything().items()}
+
+    @torch.no_grad()
+    def restore(self, tensors: Tensors, step: int) -> None:
+        """Go back to where ``tensors`` was taken."""
+        self.step = step
+        for name, part in self._everything().items():
+            part.copy_(torch.tensor(tensors[name]))
+
+    def _everything(self) -> dict[str, Tensor]:
+        kinds: dict[str, Mapping[str, Tensor]] = {"weights": self.weights, **self.kept}
+        return {f"{kind}/{name}": part for kind, parts in kinds.items() for name, part in parts.items()}

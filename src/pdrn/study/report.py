@@ -1,0 +1,246 @@
+"""Report: the tables with the paper's figures beside them, as Markdown and as one page, and the figures."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+
+from pdrn.audio.placing import whole_or_gone
+from pdrn.nets import Architecture
+from pdrn.study import page
+from pdrn.study.page import Compared, Grid, Picture, Section
+from pdrn.study.paper import KINDS, TABLE_1, TABLE_2
+from pdrn.study.runs import runs_in
+from pdrn.study.tables import Place, Setting, Table, others, tables
+
+ALL = ("table1", "training", "table2")
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that is known about one setting."""
+
+    setting: Setting
+    table: Table
+    table2: Mapping[str, Any] | None
+    example: Mapping[str, np.ndarray[Any, Any]] | None
+
+
+def findings_in(runs: str | os.PathLike[str]) -> list[Findings]:
+    """Collect what the runs in a folder found, one for each recipe, bit depth and corpus."""
+    found = []
+    for setting, table in tables(runs_in(runs)).items():
+        study, example = (Path(runs) / f"study-{setting.name}.{end}" for end in ("json", "safetensors"))
+        table2 = json.loads(study.read_text()).get("table2") if study.exists() else None
+        arrays = safetensors.numpy.load_file(example) if example.exists() else None
+        found.append(Findings(setting, table, table2, arrays))
+    return found
+
+
+def markdown(
+    runs: str | os.PathLike[str], settings: Collection[Setting] = (), parts: Sequence[str] = ALL
+) -> str:
+    """Return the tables of all settings, or of some, as Markdown."""
+    found = [each for each in findings_in(runs) if each.setting in settings or not settings]
+    return page.as_markdown([section(each, parts) for each in found])
+
+
+def _other_networks(runs: str | os.PathLike[str]) -> list[Section]:
+    """Return a section about the networks that are not in Table 1, if there are any."""
+    rows: list[list[str | Compared]] = []
+    for result in others(runs_in(runs)):
+        record, best = result.run.record() or {}, result.best
+        bits = result.config.data.bits
+        rows.append(
+            [
+                _described(result.config.architecture),
+                f"{record['parameters']:,}",
+                record["corpus"],
+                " to ".join(f"{depth:g}" for depth in bits),
+                _time(result.log[-1]["training_seconds"]),
+                f"{1e4 * best['dev_mse']:.2f}",
+                f"{best['dev_snr']:.2f}",
+                f"{best['dev_ratio']:.3f}",
+                result.run.folder.name,
+            ]
+        )
+    if not rows:
+        return []
+    header = [
+        "network",
+        "weights",
+        "corpus",
+        "bits",
+        "training",
+        "MSE / 1e-4",
+        "SNR / dB",
+        "MSE ratio",
+        "run",
+    ]
+    caption = (
+        "The epoch with the smallest development error; the mean over bit depths where there are several."
+    )
+    return [Section("Other networks", "Trained by the same engine.", [Grid(caption, header, rows)])]
+
+
+def _described(architecture: Architecture) -> str:
+    """Return the name of a network: its kind, its depth, its map, and what else is not as usual."""
+    shape = type(architecture.map).__name__.removesuffix("Map").lower()
+    sizes = " x ".join(map(str, dataclasses.astuple(architecture.map)))
+    unusual = [
+        str(getattr(architecture, part.name))
+        for part in dataclasses.fields(architecture)
+        if part.name not in ("map", "depth") and getattr(architecture, part.name) != part.default
+    ]
+    return ", ".join(
+        [f"{type(architecture).__name__} L = {architecture.depth}", f"{shape} {sizes}", *unusual]
+    )
+
+
+def write_report(runs: str | os.PathLike[str], out: str | os.PathLike[str]) -> Path:
+    """Write report.md, report.html and the figures, and return the page's path."""
+    folder, sections = Path(out), []
+    found, rest = findings_in(runs), _other_networks(runs)
+    if not found and not rest:
+        raise ValueError(f"{runs} holds no finished run; make some with pdrn reproduce or pdrn train")
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in found:
+        drawn = section(each, ALL)
+        sections.append(Section(drawn.title, drawn.text, [*drawn.parts, *_pictures(each, folder)]))
+    sections += rest
+    for name, contents in (
+        ("report.md", page.as_markdown(sections)),
+        ("report.html", page.as_html(sections)),
+    ):
+        with whole_or_gone(folder / name, overwrite=True) as stream:
+            stream.write(contents.encode())
+    return folder / "report.html"
+
+
+def section(found: Findings, parts: Sequence[str]) -> Section:
+    """Return the tables of one setting."""
+    setting = found.setting
+    made = {"table1": _table_1, "training": _training, "table2": _table_2}
+    grids = [made[part](found) for part in parts]
+    return Section(
+        f"{setting.recipe.capitalize()} recipe, {setting.bits} bits",
+        f"Corpus {setting.corpus} ({setting.corpus_sha256[:12]}), frames of {setting.frame_length} samples. "
+        "The paper's figures are those of its own corpus, after 1000 epochs.",
+        [grid for grid in grids if grid is not None],
+    )
+
+
+def _table_1(found: Findings) -> Grid:
+    depths = sorted({place.depth for place in found.table})
+    rows: list[list[str | Compared]] = []
+    for split, data in (("train", "training"), ("dev", "development")):
+        for regularised, words in ((False, "without"), (True, "with")):
+            for kind in KINDS:
+                results = [found.table.get(Place(kind, regularised, depth)) for depth in depths]
+                if not any(results):
+                    continue
+                values: list[str | Compared] = [
+                    Compared(
+                        1e4 * result.smallest(split) if result else None,
+                        _in_1e4(found, TABLE_1.get((kind, split, regularised, depth))),
+                    )
+                    for depth, result in zip(depths, results, strict=True)
+                ]
+                rows.append([kind, data, words, *values])
+    caption = (
+        "Table 1. Smallest MSE over all epochs, in multiples of 1e-4: here, and in brackets the paper's and "
+        "the difference. Training errors are means over an epoch while it is learned."
+    )
+    return Grid(caption, ["", "data", "regularisation", *(f"L = {depth}" for depth in depths)], rows)
+
+
+def _training(found: Findings) -> Grid:
+    rows: list[list[str | Compared]] = []
+    for place, result in found.table.items():
+        last = result.log[-1]
+        record = result.run.record() or {}
+        floor = float(np.median([entry["floor_fraction"] for entry in result.log]))
+        rows.append(
+            [
+                f"{place.kind} L = {place.depth}",
+                f"{result.config.loss.regularisation:g}",
+                f"{record['parameters']:,}",
+                str(result.epochs),
+                str(last["best_epoch"]),
+                _time(last["training_seconds"]),
+                f"{floor:.0%}",
+                result.run.folder.name,
+            ]
+        )
+    caption = (
+        "How these were trained. The speed is in units of the floor: the time of the matrix products alone, "
+        "measured in the same run."
+    )
+    header = ["network", "lambda", "weights", "epochs", "best", "training", "speed", "run"]
+    return Grid(caption, header, rows)
+
+
+def _table_2(found: Findings) -> Grid | None:
+    if found.table2 is None:
+        return None
+    rows: list[list[str | Compared]] = []
+    heard = [name for name in ("pesq", "stoi") if found.table2["rows"][0].get(name) is not None]
+    for row in found.table2["rows"]:
+        mse, snr = TABLE_2.get(row["method"], (None, None))
+        figures: list[str | Compared] = [
+            Compared(1e4 * row["mse"], _in_1e4(found, mse)),
+            Compared(row["snr"], snr if found.setting.is_the_papers else None, relative=False),
+        ]
+        hearing = [f"{row[name]:.3f}" for name in heard]
+        rows.append([row["method"], *figures, f"{row['ratio']:.3f}", *hearing])
+    files, frames = found.table2["rows"][0]["files"], found.table2["rows"][0]["frames"]
+    caption = (
+        f"Table 2. The test set, {frames} frames of {files} files: nothing done (QU), the networks that are "
+        "best on the development set, Chambolle-Pock, and Chambolle-Pock on overlapping frames as in pdrn "
+        "restore. In brackets the paper's figures and the difference."
+    )
+    header = ["", "MSE / 1e-4", "SNR / dB", "MSE ratio", *(name.upper() for name in heard)]
+    return Grid(caption, header, rows)
+
+
+def _pictures(found: Findings, folder: Path) -> list[Picture]:
+    from pdrn.study import figures
+
+    drawn = [
+        (
+            f"curves-{kind.lower()}",
+            f"Training and development errors of the {kind}s.",
+            figures.curves(found.table, kind, found.setting.is_the_papers),
+        )
+        for kind in KINDS
+    ]
+    if found.example is not None:
+        drawn.append(("waveform", "A few milliseconds in their cells.", figures.waveform(found.example)))
+        drawn.append(("spectrograms", "Before and after.", figures.spectrograms(found.example)))
+    pictures = []
+    for name, caption, figure in drawn:
+        name = f"{found.setting.name}-{name}"
+        contents = figures.rendered(figure)
+        for kind, file in contents.items():
+            with whole_or_gone(folder / f"{name}.{kind}", overwrite=True) as stream:
+                stream.write(file)
+        pictures.append(Picture(caption, f"{name}.png", base64.b64encode(contents["svg"]).decode()))
+    return pictures
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def _in_1e4(found: Findings, papers: float | None) -> float | None:
+    """Return the paper's error in multiples of 1e-4, where it may be compared."""
+    return 1e4 * papers if papers is not None and found.setting.is_the_papers else None

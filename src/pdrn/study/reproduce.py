@@ -1,0 +1,199 @@
+"""Reproduce: the grid of section 4, trained; lambda chosen on the development set; Table 2; an example.
+
+Every network has a run folder of its own. What is there is not done again, so that a study can be stopped,
+continued, and widened.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import multiprocessing
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+
+from pdrn.audio.corpus import Corpus
+from pdrn.audio.placing import whole_or_gone
+from pdrn.audio.quantizers import MidRise
+from pdrn.study import paper
+from pdrn.study.config import RECIPES, Config, from_table, run_name
+from pdrn.study.evaluate import evaluate
+from pdrn.study.methods import FRAME_LENGTH, Method, method_named, network_method
+from pdrn.study.paper import KINDS, MEMORY, Kind
+from pdrn.study.runs import Run, runs_in
+from pdrn.study.tables import Setting, Table, best, tables
+
+LAMBDAS = (1e-9, 1e-8, 1e-7)
+"""Where lambda is looked for."""
+
+EXAMPLE_SECONDS = 2.5
+
+OVERLAPPED = "CP overlapped"
+"""A row that the paper does not have: nothing is learned, but frames overlap. Comparisons need it."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A reproduction of the paper's grid."""
+
+    recipe: str = "paper"
+    depths: tuple[int, ...] = paper.DEPTHS
+    epochs: int = 0
+    """How long; 0 leaves it to the recipe."""
+    bits: int = 5
+    frame_length: int = FRAME_LENGTH
+    lambdas: tuple[float, ...] = LAMBDAS
+    """Those to try for networks with regularisation; none leaves these out."""
+    lambda_depth: int = 0
+    """At how many layers lambda is chosen; 0 is two, or the least that there are."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.recipe not in RECIPES:
+            raise ValueError(f"no recipe is called {self.recipe!r}; there are {', '.join(RECIPES)}")
+        if not self.depths or min(self.depths) < 1:
+            raise ValueError("depths are whole numbers of 1 or more, for example 1,2,5")
+        if self.lambda_depth not in (0, *self.depths):
+            raise ValueError(
+                f"lambda cannot be chosen at {self.lambda_depth} layers; choose one of the depths"
+            )
+        if any(value <= 0 for value in self.lambdas):
+            raise ValueError(
+                "lambdas are numbers above 0; networks without regularisation are trained anyway"
+            )
+
+    @property
+    def depth_for_lambda(self) -> int:
+        """At how many layers lambda is chosen, for each kind of network."""
+        return self.lambda_depth or (2 if 2 in self.depths else min(self.depths))
+
+    def config(self, kind: Kind, depth: int, regularisation: float = 0.0) -> Config:
+        """Return the configuration of one network of the grid."""
+        table: dict[str, Any] = {
+            "recipe": self.recipe,
+            "seed": self.seed,
+            "architecture": {
+                "kind": "PrimalDual",
+                "depth": depth,
+                "memory": MEMORY[kind],
+                "map": {"kind": "DenseMap", "samples": self.frame_length},
+            },
+            "data": {"bits": self.bits, "length": self.frame_length},
+            "loss": {"regularisation": regularisation},
+        }
+        return from_table(table | ({"budget": {"epochs": self.epochs}} if self.epochs else {}))
+
+    def first_part(self) -> list[Config]:
+        """Return what can be trained at once: all without regularisation, and every lambda at one depth."""
+        plain = [self.config(kind, depth) for depth in self.depths for kind in KINDS]
+        candidates = [
+            self.config(kind, self.depth_for_lambda, value) for value in self.lambdas for kind in KINDS
+        ]
+        return plain + candidates
+
+    def second_part(self, lambdas: dict[Kind, float]) -> list[Config]:
+        """Return what is left when lambda is chosen: the other depths with regularisation."""
+        depths = [depth for depth in self.depths if depth != self.depth_for_lambda]
+        return [self.config(kind, depth, value) for depth in depths for kind, value in lambdas.items()]
+
+    def chosen_lambdas(self, corpus: Corpus, out: str | os.PathLike[str]) -> dict[Kind, float]:
+        """Return for each kind of network the lambda with the smallest development error."""
+
+        def error(kind: Kind, value: float) -> float:
+            config = self.config(kind, self.depth_for_lambda, value)
+            log = Run(Path(out) / run_name(config, corpus.checksum)).log()
+            return float(min(entry["dev_mse"] for entry in log))
+
+        return {
+            kind: min(self.lambdas, key=lambda value: error(kind, value)) for kind in KINDS if self.lambdas
+        }
+
+    def table(self, corpus: Corpus, out: str | os.PathLike[str]) -> tuple[Setting, Table]:
+        """Return Table 1, as far as it was trained."""
+        setting = Setting(self.recipe, self.bits, self.frame_length, corpus.folder.name, corpus.checksum)
+        return setting, tables(runs_in(out)).get(setting, {})
+
+
+def train_all(
+    configs: Sequence[Config], corpus: Corpus, out: str | os.PathLike[str], jobs: int
+) -> Iterator[tuple[Config, Run]]:
+    """Train networks, so many at a time, each in a process of its own, and yield each when it is done."""
+    cores = os.cpu_count() or 1
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, context) as pool:
+        work = {pool.submit(_train, config, corpus, out, max(1, cores // jobs)): config for config in configs}
+        try:
+            for done in as_completed(work):
+                yield work[done], done.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _train(config: Config, corpus: Corpus, out: str | os.PathLike[str], threads: int) -> Run:
+    from pdrn.study.train import train
+
+    return train(config, corpus, out, threads=threads)
+
+
+def multiplications(config: Config, corpus: Corpus) -> float:
+    """Count the multiplications of a training run over frames: a gradient costs twice a forward pass."""
+    length = config.data.length
+    train, dev = (sum(entry.frames // length for entry in corpus.split(name)) for name in ("train", "dev"))
+    return config.budget.epochs * float(config.architecture.products((3 * train + dev, length)))
+
+
+def table_2(setting: Setting, table: Table, corpus: Corpus, hearing: Sequence[str] = ()) -> dict[str, Any]:
+    """Measure Table 2 on the test set: nothing done, the best networks, Chambolle-Pock, and it run well."""
+    methods: dict[str, Method] = {"QU": method_named("qu")}
+    chosen = {}
+    for kind in KINDS:
+        if result := best(table, kind):
+            methods[kind] = network_method(result.run.best(), "full scale")
+            chosen[kind] = result.run.folder.name
+    for iterations in (10, 25, 50):
+        methods[f"CP {iterations}"] = method_named(f"cp:{iterations}", setting.frame_length)
+    rate = corpus.sample_rate_hz or corpus.entries[0].sample_rate_hz
+    methods[OVERLAPPED] = method_named("restore", sample_rate_hz=rate)
+    rows = evaluate(corpus, "test", setting.bits, methods, setting.frame_length, hearing)
+    return {"chosen": chosen, "rows": [dataclasses.asdict(row) for row in rows]}
+
+
+def example(setting: Setting, table: Table, corpus: Corpus) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the beginning of a test file: the signal, its cells, and what the methods make of it."""
+    methods = {"CP 25": method_named("cp:25", setting.frame_length)}
+    for kind in KINDS:
+        if result := best(table, kind):
+            methods[kind] = network_method(result.run.best(), "full scale")
+    longest = max(corpus.split("test"), key=lambda entry: entry.frames)
+    rate = corpus.sample_rate_hz or longest.sample_rate_hz
+    signal = corpus.signal(longest)[: round(EXAMPLE_SECONDS * rate)]
+    quantizer = MidRise(setting.bits, full_scale=True)
+    cells = quantizer.cells(quantizer.encode(signal))
+    arrays = {name: method([cells])[0] for name, method in methods.items()}
+    found = arrays | {"signal": signal, "lower": cells.lo, "upper": cells.hi, "rate": np.array([rate])}
+    return {name: np.ascontiguousarray(part, np.float32) for name, part in found.items()}
+
+
+def save_study(out: str | os.PathLike[str], setting: Setting, found: dict[str, Any]) -> None:
+    """Keep what was measured about a setting, beside what is there already."""
+    path = Path(out) / f"study-{setting.name}.json"
+    before = json.loads(path.read_text()) if path.exists() else {}
+    contents = before | {"setting": dataclasses.asdict(setting)} | found
+    with whole_or_gone(path, overwrite=True) as stream:
+        stream.write(json.dumps(contents, indent=1).encode())
+
+
+def save_example(
+    out: str | os.PathLike[str], setting: Setting, arrays: dict[str, np.ndarray[Any, Any]]
+) -> None:
+    """Keep an example, for the figures."""
+    with whole_or_gone(Path(out) / f"study-{setting.name}.safetensors", overwrite=True) as stream:
+        stream.write(safetensors.numpy.save(arrays))

@@ -1,0 +1,176 @@
+"""Run folders: what a training run is, where it stands, and what came of it.
+
+    run.json            configuration, version of the code, corpus, seed, threads, length
+    log.jsonl           one line per epoch
+    state.safetensors   everything that is needed to go on
+    best.safetensors    the network with the smallest development error so far
+    last.safetensors    the network at the end; a run that has it is done
+
+Every file but the log is written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+import pdrn
+from pdrn.audio.placing import whole_or_gone
+from pdrn.nets import Network
+from pdrn.nets import checkpoint as network_files
+from pdrn.nets.checkpoint import Provenance
+from pdrn.study.config import Config, from_table
+
+Tensors = dict[str, np.ndarray[Any, Any]]
+Entry = dict[str, Any]
+"""One line of a log."""
+
+STATE_KEY = "pdrn training"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder; it need not exist yet."""
+
+    folder: Path
+
+    @property
+    def best_path(self) -> Path:
+        """Where the best network is."""
+        return self.folder / "best.safetensors"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether training came to its end."""
+        return (self.folder / "last.safetensors").is_file()
+
+    def record(self) -> dict[str, Any] | None:
+        """Return what was noted when the run began, or None if it did not."""
+        try:
+            text = (self.folder / "run.json").read_text()
+        except FileNotFoundError:
+            return None
+        try:
+            record = json.loads(text)
+            from_table(record["config"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"{self.folder / 'run.json'} cannot be read ({error}); remove that folder to start again"
+            ) from error
+        return dict(record)
+
+    def config(self) -> Config:
+        """Return the configuration of a run that began."""
+        return from_table((self.record() or {})["config"])
+
+    def begin(self, record: dict[str, Any], going_on_from: Run | None = None) -> None:
+        """Note what the run is, after it took over where another stands, to go on from there.
+
+        The record is written last: a process that is killed here begins again.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for name in ("log.jsonl", "best.safetensors", "state.safetensors"):
+            (self.folder / name).unlink(missing_ok=True)
+            if going_on_from and (going_on_from.folder / name).exists():
+                shutil.copyfile(going_on_from.folder / name, self.folder / name)
+        with whole_or_gone(self.folder / "run.json", overwrite=True) as stream:
+            stream.write(json.dumps(record, indent=1).encode())
+
+    def log(self) -> list[Entry]:
+        """Return the epochs that the log has; a line that was cut off is none."""
+        entries = []
+        path = self.folder / "log.jsonl"
+        for line in path.read_text().splitlines() if path.exists() else ():
+            try:
+                entries.append(json.loads(line))
+            except json.JSONDecodeError:
+                break
+        return entries
+
+    def forget_after(self, epoch: int) -> list[Entry]:
+        """Cut the log off after an epoch, and return what is left."""
+        kept = [entry for entry in self.log() if entry["epoch"] <= epoch]
+        with whole_or_gone(self.folder / "log.jsonl", overwrite=True) as stream:
+            stream.write("".join(json.dumps(entry) + "\n" for entry in kept).encode())
+        return kept
+
+    def append(self, entry: Entry) -> None:
+        """Add an epoch to the log."""
+        with open(self.folder / "log.jsonl", "a", encoding="utf-8") as stream:
+            stream.write(json.dumps(entry) + "\n")
+
+    def save_state(self, tensors: Tensors, facts: dict[str, Any]) -> None:
+        """Write where training stands; what stood there before is replaced at once."""
+        with open(self.folder / "log.jsonl", "ab") as log:
+            os.fsync(log.fileno())  # the log is never behind the state
+        contents = safetensors.numpy.save(tensors, {STATE_KEY: json.dumps(facts)})
+        with whole_or_gone(self.folder / "state.safetensors", overwrite=True) as stream:
+            stream.write(contents)
+
+    def load_state(self, wanted: dict[str, tuple[int, ...]]) -> tuple[Tensors, dict[str, Any]] | None:
+        """Return where training stands, or None if nothing is there; refuse what is of another network."""
+        path = self.folder / "state.safetensors"
+        if not path.exists():
+            return None
+        try:
+            with safetensors.safe_open(path, framework="numpy") as file:
+                facts = json.loads((file.metadata() or {})[STATE_KEY])
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+        except (KeyError, ValueError, safetensors.SafetensorError) as error:
+            raise ValueError(f"{path} is no training state; remove it to start this run again") from error
+        if {name: part.shape for name, part in tensors.items()} != wanted:
+            raise ValueError(f"{path} is of another network; remove it to start this run again")
+        return tensors, facts
+
+    def save_network(self, name: str, network: Network, provenance: Provenance) -> None:
+        """Write the ``best`` or the ``last`` network."""
+        network_files.save(self.folder / f"{name}.safetensors", network, provenance, overwrite=True)
+
+    def best(self) -> Network:
+        """Return the best network, refusing a file of another architecture."""
+        network, _ = network_files.load(self.best_path)
+        if network.architecture != self.config().architecture:
+            raise ValueError(f"{self.best_path} is of another architecture than its run; remove that folder")
+        return network
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out; a killed process lets go by itself."""
+        try:
+            import fcntl
+        except ImportError:  # not on this system
+            yield
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(self.folder / ".lock", "w") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise ValueError(f"another process is training in {self.folder}; wait for it") from error
+            yield
+
+
+def runs_in(folder: str | os.PathLike[str]) -> list[Run]:
+    """Return the runs that began in a folder, in the order of their names."""
+    return [Run(path.parent) for path in sorted(Path(folder).glob("*/run.json"))]
+
+
+def code_version() -> str:
+    """Return the version of this package with a hash of its source."""
+    root = Path(pdrn.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return f"{version('pdrn')}+{digest.hexdigest()[:12]}"

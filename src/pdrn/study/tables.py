@@ -1,0 +1,125 @@
+"""From run folders to the tables of the paper: which runs are their entries, and what these reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pdrn.nets import DenseMap, PrimalDual
+from pdrn.study.config import Config
+from pdrn.study.paper import MEMORY, Kind
+from pdrn.study.runs import Entry, Run
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all entries of one table have in common."""
+
+    recipe: str
+    bits: int
+    frame_length: int
+    corpus: str
+    corpus_sha256: str
+
+    @property
+    def is_the_papers(self) -> bool:
+        """Whether bit depth and frames are those of the paper, so that its figures may stand beside."""
+        return (self.bits, self.frame_length) == (5, 1024)
+
+    @property
+    def name(self) -> str:
+        """A name for files about it."""
+        return f"{self.recipe}-{self.bits}-bits-{self.frame_length}-{self.corpus_sha256[:8]}"
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """A place in Table 1."""
+
+    kind: Kind
+    regularised: bool
+    depth: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the run at a place of Table 1 reached."""
+
+    run: Run
+    config: Config
+    log: list[Entry]
+
+    @property
+    def epochs(self) -> int:
+        """How long it was trained."""
+        return int(self.log[-1]["epoch"])
+
+    @property
+    def best(self) -> Entry:
+        """The epoch whose network was kept."""
+        return min(self.log, key=lambda entry: float(entry["dev_ratio"]))
+
+    def smallest(self, split: str) -> float:
+        """Return the smallest mean squared error over all epochs, of ``train`` or ``dev``."""
+        return float(min(entry[f"{split}_mse"] for entry in self.log))
+
+
+Table = dict[Place, Result]
+
+
+def tables(runs: Iterable[Run]) -> dict[Setting, Table]:
+    """Return the Table 1 of every setting that finished runs make.
+
+    Of several runs at one place, which differ in lambda, length or seed, the longest counts, and of these the
+    one with the smallest development error: so the paper chooses lambda.
+    """
+    found: dict[Setting, Table] = {}
+    for run in runs:
+        record = run.record()
+        if not run.is_done or record is None:
+            continue
+        config = run.config()
+        place = place_of(config)
+        if place is None:
+            continue
+        data = config.data
+        setting = Setting(
+            config.recipe, int(data.bits[0]), data.length, record["corpus"], record["corpus_sha256"]
+        )
+        result, table = Result(run, config, run.log()), found.setdefault(setting, {})
+        if place not in table or _rank(result) > _rank(table[place]):
+            table[place] = result
+    return {setting: dict(sorted(table.items())) for setting, table in sorted(found.items(), key=_by_name)}
+
+
+def others(runs: Iterable[Run]) -> list[Result]:
+    """Return the finished runs that have no place in Table 1, the best first."""
+    done = [run for run in runs if run.is_done and run.record() is not None]
+    results = [Result(run, run.config(), run.log()) for run in done if place_of(run.config()) is None]
+    return sorted(results, key=lambda result: result.best["dev_ratio"])
+
+
+def place_of(config: Config) -> Place | None:
+    """Return where a run stands in Table 1, or None if it does not."""
+    network = config.architecture
+    kinds = {memory: kind for kind, memory in MEMORY.items()}
+    if not isinstance(network, PrimalDual) or not isinstance(network.map, DenseMap) or not config.recipe:
+        return None
+    if network != PrimalDual(network.map, network.depth, network.memory) or network.memory not in kinds:
+        return None
+    kind: Kind = "PDN" if kinds[network.memory] == "PDN" else "PDRN"
+    return Place(kind, config.loss.regularisation > 0, network.depth)
+
+
+def best(table: Mapping[Place, Result], kind: Kind) -> Result | None:
+    """Return the network of a kind with the smallest development error, as the paper does for Table 2."""
+    results = [result for place, result in table.items() if place.kind == kind]
+    return min(results, key=lambda result: result.smallest("dev"), default=None)
+
+
+def _rank(result: Result) -> tuple[int, float]:
+    return result.epochs, -result.smallest("dev")
+
+
+def _by_name(item: tuple[Setting, Table]) -> str:
+    return item[0].name

@@ -1,0 +1,134 @@
+"""The commands of the study, as a user runs them."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+import soundfile
+from tests.app.running import pdrn
+
+from pdrn.app import studying
+from pdrn.audio.sample import speech
+from pdrn.study.runs import Run, runs_in
+
+NETWORK = 'kind = "PrimalDual"\ndepth = 1\nmap = { kind = "DenseMap", samples = 64 }\n'
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A dozen short files in one folder, without a split."""
+    folder = tmp_path_factory.mktemp("dozen")
+    samples, rate = speech()
+    for i in range(12):
+        soundfile.write(folder / f"{i}.wav", samples[2 * i * rate :][: rate // 2], rate)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reproduced(folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs")
+    options = ("--epochs", 1, "--depths", "1,2", "--frame-length", 64, "--lambdas", "1e-8", "--out", out)
+    return out, pdrn("reproduce", "all", "--corpus", folder, *options)
+
+
+def test_reproduce_makes_everything_from_a_folder_of_sound(reproduced):
+    out, result = reproduced
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == str(out / "report" / "report.html")
+    assert len(runs_in(out)) == 8
+    assert len(list((out / "report").glob("*.png"))) == 4
+    assert "of the GEMM floor" in result.stderr
+    assert "8/8" not in result.stderr  # the last two wait for lambda
+    assert "2/2  PDRN L=1 lambda=1e-08" in result.stderr
+
+
+def test_what_is_done_is_not_done_again(reproduced, folder):
+    out, first = reproduced
+    network = next(iter(runs_in(out))).best_path
+    before = network.stat().st_mtime_ns
+    options = ("--epochs", 1, "--depths", "1,2", "--frame-length", 64, "--lambdas", "1e-8", "--out", out)
+    again = pdrn("reproduce", "table1", "--corpus", folder, *options)
+    assert again.returncode == 0
+    assert "epoch" in first.stderr
+    assert "epoch" not in again.stderr
+    assert "| PDRN | development | with |" in again.stdout
+    assert network.stat().st_mtime_ns == before
+
+
+def test_neither_evaluating_networks_nor_reports_need_torch(reproduced, folder):
+    network = next(iter(runs_in(reproduced[0]))).best_path
+    program = (
+        "import sys\nsys.modules['torch'] = None\n"
+        "import pdrn.study.figures, pdrn.study.report\n"
+        "from pdrn.app.cli import main\nmain()"
+    )
+    arguments = ["evaluate", "--corpus", str(folder), "--methods", f"qu,{network}", "--json"]
+    result = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
+    )
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["method"] for row in rows] == ["qu", str(network)]
+    assert rows[1]["ratio"] != 1.0
+    assert rows[1]["pesq"] is None
+
+
+def test_the_plan_says_what_is_done_and_what_it_costs(reproduced, folder):
+    out, _ = reproduced
+    options = ("--epochs", 1, "--depths", "1,5", "--frame-length", 64, "--lambdas", "1e-8", "--out", out)
+    before = len(runs_in(out))
+    result = pdrn("reproduce", "table1", "--corpus", folder, *options, "--dry-run")
+    assert result.returncode == 0, result.stderr
+    lines = [re.split(r"\s*│\s*", line)[1:-1] for line in result.stdout.splitlines() if line.startswith("│")]
+    done = {name: count for name, _, count, _, _ in lines}
+    assert done["PDN L=1 lambda=0"] == "1"
+    assert done["PDN L=5 lambda=0"] == "0"
+    assert "GFLOPS" in result.stdout
+    assert len(runs_in(out)) == before
+
+
+def test_training_prints_where_the_best_network_is(folder, tmp_path):
+    (tmp_path / "a.toml").write_text(f"[architecture]\n{NETWORK}[data]\nlength = 64\n[budget]\nsteps = 5\n")
+    result = pdrn("train", tmp_path / "a.toml", "--corpus", folder, "--out", tmp_path / "runs")
+    assert result.returncode == 0, result.stderr
+    (run,) = runs_in(tmp_path / "runs")
+    assert result.stdout.strip() == str(run.best_path)
+    assert run.is_done
+    assert run.log()[-1]["step"] == 5
+    assert isinstance(run, Run)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["train", "nowhere.toml", "--corpus", "FOLDER"], "nowhere.toml"),
+        (["train", "WRONG", "--corpus", "FOLDER"], "has no 'architectur'"),
+        (["train", "RIGHT", "--corpus", "nowhere"], "nowhere is no folder"),
+        (["train", "RIGHT", "--corpus", "FOLDER", "--out", "RIGHT"], "cannot be written"),
+        (["train", "RIGHT", "--corpus", "FOLDER", "--tensorboard"], "TensorBoard is not installed"),
+        (["reproduce", "table3", "--corpus", "FOLDER"], "table1, table2, figures and all"),
+        (["reproduce", "all", "--corpus", "FOLDER", "--depths", "1,two"], "--depths takes numbers"),
+        (["reproduce", "all", "--corpus", "FOLDER", "--recipe", "cake"], "no recipe is called 'cake'"),
+        (["report", "FOLDER"], "no finished run"),
+        (["evaluate", "--corpus", "FOLDER", "--hearing", "ears"], "no measure is called 'ears'"),
+    ],
+)
+def test_mistakes_get_one_sentence(folder, tmp_path, monkeypatch, arguments, reason):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    (tmp_path / "wrong.toml").write_text(f"[architectur]\n{NETWORK}")
+    (tmp_path / "right.toml").write_text(f"[architecture]\n{NETWORK}[data]\nlength = 64\n")
+    places = {"FOLDER": folder, "WRONG": tmp_path / "wrong.toml", "RIGHT": tmp_path / "right.toml"}
+    result = pdrn(*(places.get(part, part) for part in arguments))
+    assert result.returncode == 1
+    assert reason in result.stderr
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert result.stdout == ""
+
+
+def test_missing_extras_are_named(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(studying, "find_spec", lambda name: None)
+    result = pdrn("reproduce", "all", "--corpus", folder, "--out", tmp_path)
+    assert result.returncode == 1
+    assert "this needs torch, which is not installed: pip install 'pdrn[train]'" in result.stderr

@@ -1,0 +1,123 @@
+"""Configurations: read from TOML, complete, and strict."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pdrn.nets import ConvolutionalMap, DenseMap, PrimalDual
+from pdrn.nets.related import LISTA
+from pdrn.study.config import as_table, from_table, load, run_name
+
+DENSE = {"kind": "PrimalDual", "depth": 2, "map": {"kind": "DenseMap", "samples": 64}}
+DOCUMENTED = re.findall(
+    r"```toml\n(.*?)```", (Path(__file__).parents[2] / "docs/training.md").read_text(), re.DOTALL
+)
+
+
+def test_the_paper_recipe_is_section_4_1():
+    config = from_table({"recipe": "paper", "architecture": DENSE})
+    adam = config.optimiser
+    assert (adam.learning_rate, adam.batch_size, adam.schedule) == (1e-4, 128, "constant")
+    assert (adam.beta1, adam.beta2, adam.epsilon) == (0.9, 0.999, 1e-8)
+    assert (adam.clip_norm, adam.averaging) == (0, 0)
+    assert (config.data.bits, config.data.length, config.data.placing) == ((5.0,), 1024, "cut")
+    assert config.start.kind == "glorot"
+    assert config.budget.epochs == 1000
+
+
+def test_what_a_configuration_says_goes_before_its_recipe():
+    config = from_table(
+        {
+            "recipe": "modern",
+            "architecture": DENSE,
+            "optimiser": {"learning_rate": 1.0},
+            "budget": {"seconds": 9.0},
+        }
+    )
+    assert config.optimiser.learning_rate == 1.0
+    assert config.optimiser.schedule == "cosine"
+    assert (config.budget.seconds, config.budget.epochs) == (9.0, 0)
+
+
+def test_every_architecture_can_be_named():
+    assert from_table({"architecture": DENSE}).architecture == PrimalDual(DenseMap(64), 2)
+    filters = {"kind": "ConvolutionalMap", "channels": 8, "window": 16, "hop": 8}
+    config = from_table({"architecture": {"kind": "LISTA", "depth": 3, "map": filters}})
+    assert config.architecture == LISTA(ConvolutionalMap(8, 16, 8), 3)
+
+
+def test_tables_and_configurations_are_the_same_thing():
+    config = from_table({"recipe": "modern", "architecture": DENSE, "data": {"bits": [2.5, 8], "length": 64}})
+    assert config.data.bits == (2.5, 8.0)
+    assert from_table(as_table(config)) == config
+
+
+def test_a_run_is_named_by_all_that_it_is():
+    config = from_table({"architecture": DENSE})
+    names = {
+        run_name(from_table({"architecture": DENSE} | change), corpus)
+        for change in (
+            {},
+            {"seed": 1},
+            {"recipe": "paper"},
+            {"data": {"bits": 4}},
+            {"architecture": DENSE | {"memory": "bias"}},
+            {"budget": {"epochs": 999}},
+        )
+        for corpus in ("a", "b")
+    }
+    assert len(names) == 12
+    assert run_name(config, "a") == run_name(from_table(as_table(config)), "a")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"optimizer": {}}, "has no 'optimizer'; there are architecture, recipe"),
+        ({"optimiser": {"learning_rat": 1}}, "optimiser has no 'learning_rat'"),
+        ({"architecture": DENSE | {"dept": 1}}, "architecture has no 'dept'"),
+        ({"architecture": {"kind": "PrimalDual"}}, "architecture needs map, depth"),
+        ({"architecture": DENSE | {"kind": "Transformer"}}, "architecture.kind must be one of"),
+        ({"architecture": DENSE | {"depth": 0}}, "depth must be a whole number from 1"),
+        ({"architecture": 3}, "architecture must be a table"),
+        ({"recipe": "cake"}, "no recipe is called 'cake'; there are paper, modern"),
+        ({"seed": -1}, "seed must be at least 0"),
+        ({"seed": 1.5}, "seed must be a whole number"),
+        ({"data": {"flips": 1}}, "data.flips must be true or false"),
+        ({"data": {"bits": [6, 5]}}, "bits must be one bit depth"),
+        ({"data": {"bits": []}}, "bits must be one bit depth"),
+        ({"data": {"bits": 99}}, "bits must be one bit depth"),
+        ({"data": {"unit": "volt"}}, "data.unit must be one of full scale, cell"),
+        ({"data": {"batches": 5}}, "random placing"),
+        ({"loss": {"regularisation": -1.0}}, "regularisation must be"),
+        ({"optimiser": {"learning_rate": "fast"}}, "optimiser.learning_rate must be a number"),
+        ({"optimiser": {"averaging": 1.0}}, "averaging must be at least 0 and below 1"),
+        ({"budget": {"epochs": 1, "steps": 1}}, "budget needs one of"),
+        ({"budget": {}}, "budget needs one of"),
+        ({"start": {"sigma": 0.0}}, "sigma > 0"),
+    ],
+)
+def test_mistakes_fail_at_load(change, reason):
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        from_table({"architecture": DENSE} | change)
+
+
+def test_files_that_are_no_configuration_are_named(tmp_path):
+    (tmp_path / "a.toml").write_text("architecture = ")
+    with pytest.raises(ValueError, match=r"a\.toml is no configuration"):
+        load(tmp_path / "a.toml")
+    (tmp_path / "b.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"b\.toml is no configuration"):
+        load(tmp_path / "b.toml")
+
+
+@pytest.mark.parametrize("text", DOCUMENTED)
+def test_documented_configurations_load(text, tmp_path):
+    (tmp_path / "a.toml").write_text(text)
+    config = load(tmp_path / "a.toml")
+    assert config.architecture.parameter_count > 0
+
+
+def test_there_are_documented_configurations():
+    assert len(DOCUMENTED) >= 4

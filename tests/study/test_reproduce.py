@@ -1,0 +1,232 @@
+"""The whole reproduction, on a small scale, and its report."""
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from pdrn.nets import checkpoint
+from pdrn.study import figures, paper, reproduce
+from pdrn.study.config import from_table, run_name
+from pdrn.study.page import Compared
+from pdrn.study.report import findings_in, markdown, write_report
+from pdrn.study.reproduce import Study
+from pdrn.study.runs import Run, runs_in
+from pdrn.study.tables import Place, best, place_of, tables
+from pdrn.study.train import train
+
+SMALL = Study(depths=(1, 2), epochs=1, frame_length=32, lambdas=(1e-8, 1e-2))
+
+
+def train_all(study, corpus, out):
+    for config in study.first_part():
+        train(config, corpus, out, threads=1)
+    for config in study.second_part(study.chosen_lambdas(corpus, out)):
+        train(config, corpus, out, threads=1)
+
+
+@pytest.fixture(scope="module")
+def runs(corpus, tmp_path_factory):
+    """A finished study, with Table 2 and an example."""
+    out = tmp_path_factory.mktemp("runs")
+    train_all(SMALL, corpus, out)
+    setting, table = SMALL.table(corpus, out)
+    reproduce.save_study(out, setting, {"table2": reproduce.table_2(setting, table, corpus)})
+    reproduce.save_example(out, setting, reproduce.example(setting, table, corpus))
+    return out
+
+
+def test_the_grid_is_that_of_table_1():
+    study = Study()
+    configs = study.first_part() + study.second_part({"PDN": 1e-8, "PDRN": 1e-9})
+    places = [place_of(config) for config in configs]
+    assert set(places) == {
+        Place(k, r, d) for k in ("PDN", "PDRN") for r in (False, True) for d in paper.DEPTHS
+    }
+    assert len(configs) == 20 + 2 * 2  # two more lambdas at one depth
+    assert {config.data.length for config in configs} == {1024}
+    assert {config.budget.epochs for config in configs} == {1000}
+    assert study.config("PDRN", 10).architecture.parameter_count == 10 * (2 * 1024**2 + 1024)
+
+
+def test_lambda_is_chosen_at_two_layers_or_where_it_is_said():
+    assert Study().depth_for_lambda == 2
+    assert Study(depths=(5, 10)).depth_for_lambda == 5
+    study = Study(lambda_depth=10, lambdas=(1e-8,))
+    assert {place_of(c).depth for c in study.first_part() if c.loss.regularisation} == {10}
+    assert {place_of(c).depth for c in study.second_part({"PDN": 1e-8})} == {1, 2, 5, 15}
+
+
+def test_every_place_has_its_run_and_lambda_is_the_better_one(runs, corpus):
+    _, table = SMALL.table(corpus, runs)
+    assert set(table) == {Place(k, r, d) for k in ("PDN", "PDRN") for r in (False, True) for d in (1, 2)}
+    assert len(runs_in(runs)) == 4 + 2 * 2 + 2
+    for place, result in table.items():
+        assert result.config.loss.regularisation == (1e-8 if place.regularised else 0)
+        assert result.epochs == 1
+        assert result.smallest("dev") == result.log[0]["dev_mse"]
+    assert best(table, "PDN").smallest("dev") == min(
+        r.smallest("dev") for p, r in table.items() if p.kind == "PDN"
+    )
+
+
+def test_the_longest_training_counts(runs, corpus, tmp_path):
+    shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
+    longer = Study(depths=(1,), epochs=2, frame_length=32, lambdas=())
+    train_all(longer, corpus, tmp_path)
+    (table,) = tables(runs_in(tmp_path)).values()
+    epochs = {place: result.epochs for place, result in table.items()}
+    assert epochs[Place("PDN", False, 1)] == 2
+    assert epochs[Place("PDN", True, 1)] == 1
+
+
+def test_runs_that_are_no_place_of_the_table_are_left_out():
+    dense = {"kind": "DenseMap", "samples": 32}
+    filters = {"kind": "ConvolutionalMap", "channels": 8, "window": 16, "hop": 8}
+    network = {"kind": "PrimalDual", "depth": 1, "map": dense}
+    for architecture in (
+        network | {"map": filters},
+        network | {"memory": "mix"},
+        network | {"theta": 1.0},
+        network | {"tying": "tied"},
+        {"kind": "LISTA", "depth": 1, "map": dense},
+    ):
+        assert place_of(from_table({"recipe": "paper", "architecture": architecture})) is None
+    assert place_of(from_table({"architecture": network})) is None
+    assert place_of(from_table({"recipe": "modern", "architecture": network})) == Place("PDN", False, 1)
+
+
+def test_table_2_has_the_rows_of_the_paper(runs):
+    (found,) = findings_in(runs)
+    rows = {row["method"]: row for row in found.table2["rows"]}
+    assert list(rows) == [*paper.TABLE_2, "CP overlapped"]
+    assert rows["CP overlapped"]["ratio"] < rows["CP 50"]["ratio"]
+    assert rows["QU"]["ratio"] == 1.0
+    assert rows["CP 50"]["ratio"] < 1
+    network, _ = checkpoint.load(runs / found.table2["chosen"]["PDRN"] / "best.safetensors")
+    assert network.architecture.memory == "bias"
+
+
+def test_a_best_network_of_another_architecture_is_refused(runs, corpus, tmp_path):
+    shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
+    setting, table = SMALL.table(corpus, tmp_path)
+    pdn, pdrn = best(table, "PDN").run, best(table, "PDRN").run
+    shutil.copy(pdn.best_path, pdrn.best_path)
+    with pytest.raises(ValueError, match="is of another architecture than its run"):
+        reproduce.table_2(setting, table, corpus)
+
+
+def test_the_cost_of_a_run_is_that_of_its_products(corpus):
+    config = SMALL.config("PDN", 2)
+    frames = {split: sum(len(s) // 32 for s in corpus.signals(split)) for split in ("train", "dev")}
+    per_frame = 2 * 2 * 32 * 32
+    assert reproduce.multiplications(config, corpus) == per_frame * (3 * frames["train"] + frames["dev"])
+
+
+def test_several_networks_are_trained_at_a_time_and_one_that_fails_does_not_spoil_others(corpus, tmp_path):
+    good, bad = SMALL.config("PDN", 1), Study(epochs=1, frame_length=10**6).config("PDN", 1)
+    with pytest.raises(ValueError, match="has no file of 1000000 samples or more"):
+        list(reproduce.train_all([good, bad], corpus, tmp_path, jobs=2))
+    assert Run(tmp_path / run_name(good, corpus.checksum)).is_done
+
+
+def test_the_report_has_tables_and_figures_and_needs_no_other_file(runs, tmp_path):
+    page = write_report(runs, tmp_path / "report").read_text()
+    assert page.count("<table>") == 3
+    assert page.count("data:image/svg+xml;base64,") == 4
+    assert not re.search(r"(src|href)=\"(?!data:)", page)
+    text = (tmp_path / "report" / "report.md").read_text()
+    pictures = re.findall(r"!\[.*\]\((.*)\)", text)
+    assert len(pictures) == 4
+    for picture in pictures:
+        drawn = tmp_path / "report" / picture
+        assert drawn.read_bytes().startswith(b"\x89PNG")
+        assert drawn.with_suffix(".svg").read_bytes().startswith(b"<?xml")
+
+
+def test_figures_are_the_same_every_time(runs):
+    (found,) = findings_in(runs)
+    first, second = (figures.rendered(figures.curves(found.table, "PDN", True)) for _ in range(2))
+    assert first == second
+
+
+def test_tables_say_what_was_measured(runs):
+    (found,) = findings_in(runs)
+    text = markdown(runs)
+    for place, result in found.table.items():
+        assert f"{1e4 * result.smallest('dev'):.2f}" in text
+        assert result.run.folder.name in text
+        assert place.depth in (1, 2)
+    assert "L = 1 | L = 2" in text
+    assert "2.43" not in text  # the paper's figures are for frames of 1024
+
+
+def test_the_papers_figures_stand_beside_those_of_its_own_setting():
+    assert paper.TABLE_1["PDRN", "dev", True, 10] == pytest.approx(1.81e-4)
+    assert min(paper.TABLE_1, key=paper.TABLE_1.get) == ("PDN", "train", False, 10)
+    cell = Compared(1.90, 1.81)
+    assert (cell.value, cell.comparison, cell.is_better) == ("1.90", "1.81, +5 %", False)
+    cell = Compared(19.0, 18.90, relative=False)
+    assert (cell.comparison, cell.is_better) == ("18.90, +0.10", True)
+    assert Compared(1.812, 1.81).is_better is None
+    assert Compared(None, 1.81).comparison == "1.81"
+    assert Compared(1.0).comparison == ""
+
+
+def test_the_report_sets_the_papers_figures_beside_its_own(runs, tmp_path):
+    for run in runs_in(runs):  # a study of frames of 1024, as far as the table knows
+        folder = tmp_path / run.folder.name
+        shutil.copytree(run.folder, folder)
+        record = json.loads((folder / "run.json").read_text())
+        record["config"]["data"]["length"] = 1024
+        (folder / "run.json").write_text(json.dumps(record))
+    text = markdown(tmp_path)
+    assert re.search(r"\(2\.43, [+-]\d+ %\)", text)
+    assert re.search(r"\(2\.24, [+-]\d+ %\)", text)
+
+
+def test_the_example_holds_signals_inside_their_cells(runs):
+    (found,) = findings_in(runs)
+    example = found.example
+    assert set(example) == {"signal", "lower", "upper", "rate", "CP 25", "PDN", "PDRN"}
+    for name in ("signal", "CP 25", "PDN", "PDRN"):
+        assert np.all((example["lower"] - 1e-6 <= example[name]) & (example[name] <= example["upper"] + 1e-6))
+
+
+def test_networks_that_are_not_the_papers_have_a_table_of_their_own(corpus, tmp_path):
+    filters = {"kind": "ConvolutionalMap", "channels": 8, "window": 16, "hop": 8}
+    for kind, more in (("LISTA", {}), ("PrimalDual", {"memory": "mix"})):
+        network = {"kind": kind, "depth": 2, "map": filters} | more
+        data = {"length": 256, "bits": [3, 6], "measured_on": "files"}
+        settings = from_table({"architecture": network, "data": data, "budget": {"steps": 2}})
+        train(settings, corpus, tmp_path, threads=1)
+    write_report(tmp_path, tmp_path / "report")
+    text = (tmp_path / "report" / "report.md").read_text()
+    assert "## Other networks" in text
+    assert "| LISTA L = 2, convolutional 8 x 16 x 8 | " in text
+    assert "| PrimalDual L = 2, convolutional 8 x 16 x 8, mix | " in text
+    assert "3 to 6" in text
+    assert "Table 1" not in text
+
+
+def test_folders_without_runs_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="no finished run"):
+        write_report(tmp_path, tmp_path / "report")
+    assert not (tmp_path / "report").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"recipe": "cake"}, "no recipe"),
+        ({"depths": ()}, "depths"),
+        ({"depths": (0,)}, "depths"),
+        ({"lambdas": (0.0,)}, "lambdas"),
+        ({"depths": (1, 2), "lambda_depth": 5}, "cannot be chosen at 5 layers"),
+    ],
+)
+def test_studies_that_make_no_sense_are_refused(change, reason):
+    with pytest.raises(ValueError, match=reason):
+        Study(**change)
