@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -242,6 +243,18 @@ def test_a_full_disk_is_named_and_leaves_nothing(folder):
     assert "is the disk full?" in done.stderr
     assert done.stderr.count("\n") == 1
     assert os.listdir(folder) == ["a.wav"]
+
+
+@pytest.mark.parametrize("room", [8000, 63000])  # of 64000 bytes; the last 8192 are in Python's own buffer
+def test_a_full_disk_leaves_no_raw_samples_either(folder, room):
+    (folder / "in.raw").write_bytes(RawFormat("s16le").encode(QUANTIZED[None]))
+    done = run(
+        *("restore", "--raw", "--rate", RATE, "--bits", 5, "--quiet", "in.raw", "out.raw"),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
+    )
+    assert done.returncode == 1
+    assert done.stderr == "pdrn: out.raw cannot be written: File too large; choose another place\n"
+    assert sorted(os.listdir(folder)) == ["a.wav", "in.raw"]
 
 
 def test_a_folder_that_vanishes_is_named(long_folder):

@@ -265,11 +265,10 @@ def _temporary_copy(source: BinaryIO, name: str) -> Iterator[BinaryIO]:
 def unnamed_file() -> Iterator[BinaryIO]:
     """Open a temporary file that is gone when it is closed."""
     try:
-        stream = tempfile.TemporaryFile()  # noqa: SIM115 (closed below)
+        with tempfile.TemporaryFile() as stream:
+            yield stream
     except OSError as error:
         raise AudioError(f"there is no temporary space: {why(error)}; set TMPDIR, or name a file") from error
-    with stream:
-        yield stream
 
 
 def why(error: Exception) -> str:

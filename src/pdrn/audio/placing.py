@@ -39,14 +39,14 @@ def whole_or_gone(target: Target, overwrite: bool) -> Iterator[BinaryIO]:
     try:
         with stream:
             yield stream
-            try:
-                os.fsync(stream.fileno())
-                _check(path, overwrite)
-                temporary = _place(stream, temporary, path, overwrite)
-            except FileExistsError as error:
-                raise AudioError(_there_already(path)) from error
-            except OSError as error:
-                raise AudioError(f"{target} cannot be written: {why(error)}; choose another place") from error
+            stream.flush()
+            os.fsync(stream.fileno())
+            _check(path, overwrite)
+            temporary = _place(stream, temporary, path, overwrite)
+    except FileExistsError as error:
+        raise AudioError(_there_already(path)) from error
+    except OSError as error:  # of closing too: what is left in the buffer fails again there
+        raise AudioError(f"{target} cannot be written: {why(error)}; choose another place") from error
     finally:
         if temporary:
             with suppress(OSError):
