@@ -7,6 +7,8 @@ import shutil
 import signal
 import subprocess
 import time
+from contextlib import suppress
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -182,23 +184,22 @@ def wait_until(condition):
 
 def is_writing(process):
     """Tell whether a process holds an output open, which has no name yet."""
-    links = f"/proc/{process.pid}/fd"
-    return any("(deleted)" in os.readlink(f"{links}/{name}") for name in list_quietly(links))
-
-
-def list_quietly(folder):
-    names = []
-    for name in os.listdir(folder):
-        try:
-            os.readlink(f"{folder}/{name}")
-            names.append(name)
-        except OSError:
-            pass
-    return names
+    with suppress(OSError):  # the process is gone
+        for name in os.listdir(f"/proc/{process.pid}/fd"):
+            with suppress(OSError):  # closed meanwhile
+                if "(deleted)" in os.readlink(f"/proc/{process.pid}/fd/{name}"):
+                    return True
+    return False
 
 
 @pytest.mark.parametrize(
-    ("sign", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)]
+    ("sign", "exit_code"),
+    [
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, 143),
+        (signal.SIGHUP, 129),
+        (signal.SIGKILL, -signal.SIGKILL),
+    ],
 )
 def test_an_interrupt_or_a_kill_leaves_nothing(long_folder, sign, exit_code):
     with started("restore", "long.wav", "--bits", 5) as process:
@@ -210,28 +211,77 @@ def test_an_interrupt_or_a_kill_leaves_nothing(long_folder, sign, exit_code):
     assert os.listdir(long_folder) == ["long.wav"]
 
 
-def test_an_interrupt_stops_all_jobs(long_folder):
-    shutil.copy("long.wav", "long2.wav")
-    with started("restore", "long.wav", "long2.wav", "-o", "new", "--bits", 5, "--jobs", 2) as process:
-        wait_until(lambda: os.path.isdir("new"))
-        time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=20)
-    assert process.returncode == 130
-    assert b"Traceback" not in error
+@pytest.fixture
+def batch(long_folder):
+    """The command for more files than there are processes at once."""
+    names = ["long.wav", *(f"long{number}.wav" for number in range(2, 5))]
+    for name in names[1:]:
+        os.link("long.wav", name)
+    return ("restore", *names, "-o", "new", "--bits", 5, "--jobs", 2)
+
+
+def children(process):
+    with open(f"/proc/{process.pid}/task/{process.pid}/children") as pids:
+        return [SimpleNamespace(pid=int(pid)) for pid in pids.read().split()]
+
+
+def working(process):
+    """Return the children that are at work."""
+    return [child for child in children(process) if is_writing(child)]
+
+
+@pytest.mark.parametrize(("sign", "exit_code"), [(signal.SIGINT, 130), (signal.SIGHUP, 129)])
+def test_an_interrupt_of_the_whole_group_stops_all_jobs(batch, sign, exit_code):
+    with started(*batch, start_new_session=True) as process:
+        wait_until(lambda: len(working(process)) == 2)
+        began = time.monotonic()
+        os.killpg(process.pid, sign)
+        output, error = process.communicate(timeout=20)
+    assert process.returncode == exit_code
+    assert (output, error) == (b"", b"")
+    assert time.monotonic() - began < 3
     assert os.listdir("new") == []
 
 
-def test_a_job_that_is_killed_is_named(long_folder):
-    shutil.copy("long.wav", "long2.wav")
-    with started("restore", "long.wav", "long2.wav", "-o", "new", "--bits", 5, "--jobs", 2) as process:
-        wait_until(lambda: os.path.isdir("new"))
-        with open(f"/proc/{process.pid}/task/{process.pid}/children") as children:
-            os.kill(int(children.read().split()[-1]), signal.SIGKILL)
+def test_an_interrupt_of_jobs_that_only_begin_stops_them_too(batch):
+    with started(*batch, start_new_session=True) as process:
+        wait_until(lambda: len(children(process)) == 3)  # with the one that keeps track of the others
+        os.killpg(process.pid, signal.SIGINT)
+        output, error = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert (output, error) == (b"", b"")
+
+
+def test_jobs_end_with_the_process_that_started_them(batch):
+    with started(*batch) as process:
+        wait_until(lambda: len(working(process)) == 2)
+        process.kill()
+        process.communicate(timeout=3)  # until the last of them has closed standard error
+    assert os.listdir("new") == []
+
+
+def test_a_job_that_is_killed_is_named_and_the_others_go_on(batch):
+    with started(*batch, "--iterations", 1) as process:
+        wait_until(lambda: working(process))
+        os.kill(working(process)[0].pid, signal.SIGKILL)
         _, error = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert b"a process was killed; is memory short? try fewer jobs" in error
+    assert error.count(b"its process was killed; is memory short? try fewer jobs") == 1
     assert b"Traceback" not in error
+    assert len(os.listdir("new")) == 3
+
+
+def test_a_reader_of_reports_that_went_away_stops_no_file(folder):
+    shutil.copy("a.wav", "b.wav")
+    reading, writing = os.pipe()
+    os.close(reading)
+    arguments = ("restore", "a.wav", "b.wav", "--bits", 5, "--json")
+    done = run(*arguments, stdout=writing, stderr=subprocess.PIPE, capture_output=False)
+    os.close(writing)
+    assert done.returncode == 0
+    assert done.stderr.count("\n") == 1
+    assert "Broken pipe" in done.stderr
+    assert sorted(os.listdir(folder)) == ["a.wav", "a_restored.wav", "b.wav", "b_restored.wav"]
 
 
 def test_a_full_disk_is_named_and_leaves_nothing(folder):

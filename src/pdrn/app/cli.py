@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 import typer
 
 from pdrn.app import compare, demo, env, evaluate, inspect, quantize, restore
+from pdrn.app.ending import end_in_order
 
 app = typer.Typer(
     help="Restore quantized sound inside its cells.",
@@ -30,7 +30,7 @@ def main() -> None:
     """Run the command line: what a user did wrong is one sentence on stderr and an exit code."""
     for library in ("OMP", "OPENBLAS", "MKL"):  # more threads than free cores are slower than one
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    end_in_order()
     try:
         app()
     except KeyboardInterrupt:
