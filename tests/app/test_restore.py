@@ -142,6 +142,57 @@ def test_raw_files_and_telephone_bytes(folder):
     assert "is there already" in again.stderr
 
 
+@pytest.fixture
+def fifo(folder):
+    """A named pipe that a.wav comes out of, once."""
+    os.mkfifo("pipe")
+    with subprocess.Popen(["sh", "-c", "cat a.wav > pipe"]) as feeder:
+        yield "pipe"
+        feeder.kill()
+
+
+def test_a_named_pipe_is_read_once(fifo):
+    assert pdrn("restore", fifo, "-o", "b.wav", "--bits", 5).returncode == 0
+    np.testing.assert_allclose(read("b.wav").samples, expected(), atol=1e-7)
+
+
+def test_a_named_pipe_can_be_inspected(fifo):
+    facts = json.loads(pdrn("inspect", "--json", fifo).stdout)
+    assert (facts["frames"], facts["levels"]) == (RATE, "5 bits in use, mid-rise, a step of 0.0625")
+
+
+def test_a_named_pipe_cannot_be_verified(fifo):
+    done = pdrn("restore", fifo, "-o", "b.wav", "--bits", 5, "--verify")
+    assert done.returncode == 1
+    assert "cannot be read again; verify files on disk" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["restore", "a.wav", "-o", "a.wav", "--bits", 5],
+        ["restore", "--raw", "--rate", RATE, "--bits", 5, "a.wav", "a.wav"],
+        ["restore", "--raw", "--rate", RATE, "--bits", 5, "a.wav", "link.wav"],
+        ["quantize", "a.wav", "a.wav", "--bits", 3],
+    ],
+)
+def test_the_input_is_never_replaced(folder, arguments):
+    content = (folder / "a.wav").read_bytes()
+    os.symlink("a.wav", "link.wav")
+    done = pdrn(*arguments, "--overwrite")
+    assert done.returncode == 1
+    assert "is the input; choose another name for the output" in done.stderr
+    assert (folder / "a.wav").read_bytes() == content
+
+
+def test_an_input_that_comes_by_standard_input_is_not_replaced_either(folder):
+    content = (folder / "a.wav").read_bytes()
+    with open("a.wav", "rb") as stdin:
+        done = run("restore", "-", "-o", "a.wav", "--bits", 5, "--overwrite", stdin=stdin)
+    assert done.returncode == 1
+    assert (folder / "a.wav").read_bytes() == content
+
+
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "reason"),
     [

@@ -10,7 +10,7 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdrn.audio.files import AudioError, read
+from pdrn.audio.files import AudioError, info, read
 from pdrn.audio.g711 import ALaw, MuLaw
 from pdrn.audio.quantizers import MidRise, MidTread, Truncation
 from pdrn.audio.writing import write
@@ -122,6 +122,12 @@ def test_what_changes_later_in_a_file_is_named(tmp_path, monkeypatch):
     with pytest.raises(AudioError, match=r"a\.wav: .* is no level of"):
         Restorer().restore_file(tmp_path / "a.wav", tmp_path / "b.wav", bits=5)
     assert os.listdir(tmp_path) == ["a.wav"]
+
+
+def test_a_long_wave_becomes_rf64(quantized, tmp_path, monkeypatch):
+    monkeypatch.setattr("pdrn.audio.writing._LARGEST_FILE", 1000)
+    Restorer().restore_file(quantized, tmp_path / "b.wav", bits=5, verify=True)
+    assert info(tmp_path / "b.wav").format == "RF64"
 
 
 def test_the_input_is_not_the_output(quantized):

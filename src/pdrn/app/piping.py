@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 from pdrn.audio.files import AudioError, standard_input, why
-from pdrn.audio.placing import standard_output, whole_or_gone
+from pdrn.audio.placing import refuse_same, standard_output, whole_or_gone
 from pdrn.audio.raw import RawFormat
 from pdrn.restoring.description import Description
 from pdrn.restoring.levels import LAWS
@@ -35,6 +35,7 @@ def restore_raw(
     if not quiet:
         milliseconds = 1000 * stream.latency_seconds
         print(f"restoring, at most {milliseconds:.0f} ms behind the input", file=sys.stderr)
+    refuse_same(*places)
     with _opened(places[0]) as source:
         pieces = restored_bytes(stream, source, read_as, write_as)
         if places[1] != "-":

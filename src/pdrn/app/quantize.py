@@ -49,19 +49,19 @@ def quantize(
     """
     if (bits is None) == (law is None):
         raise typer.BadParameter("say how coarse it shall be: pass either --bits or --law")
-    from itertools import chain
-
-    from pdrn.audio.files import blocks
+    from pdrn.audio.files import opened
+    from pdrn.audio.placing import refuse_same
     from pdrn.audio.writing import writer
 
     quantizer = _quantizer(bits, kind, law, clip_at)
     # A level half-way between two of as many bits takes one bit more.
     subtype = "PCM_16" if (bits or 0) < 16 else "PCM_24" if (bits or 0) < 24 else "PCM_32"
-    sounds = blocks(source)
-    first = next(sounds)
-    with writer(target, first.sample_rate_hz, first.channels, subtype=subtype, overwrite=overwrite) as put:
-        for sound in chain([first], sounds):
-            put(quantizer.quantize(sound.samples))
+    refuse_same(source, target)
+    with opened(source) as (header, sounds):
+        shape = header.sample_rate_hz, header.channels, header.frames
+        with writer(target, *shape, subtype=subtype, overwrite=overwrite) as put:
+            for sound in sounds:
+                put(quantizer.quantize(sound.samples))
 
 
 def _quantizer(bits: int | None, kind: Kind, law: Law | None, clip_at: float | None) -> Quantizer:

@@ -151,23 +151,33 @@ def blocks(source: Source, block_length: int = 65536) -> Iterator[Sound]:
     return _blocks(source, block_length)
 
 
-def _blocks(source: Source, block_length: int | None) -> Iterator[Sound]:
+@contextmanager
+def opened(source: Source, block_length: int | None = 65536) -> Iterator[tuple[Info, Iterator[Sound]]]:
+    """Open a source once, for its header and its blocks: a pipe cannot be opened again."""
     with _opened(source) as (name, file, header):
-        length = block_length or max(_BLOCK_VALUES // header.channels, 1)
-        done = 0
-        while len(block := _next_block(file, length, name, done)):
-            if not np.isfinite(block).all():
-                frame, channel = np.argwhere(~np.isfinite(block))[0]
-                raise AudioError(
-                    f"{name}: frame {done + frame} of channel {channel} is NaN or infinite; repair it"
-                )
-            done += len(block)
-            samples = block[:, 0] if header.channels == 1 else block.T
-            yield Sound(samples, header.sample_rate_hz, header.subtype)
-        if done == 0:
-            raise AudioError(f"{name} holds no samples; there is nothing to do")
-        if header.frames is not None and done < header.frames:
-            raise AudioError(f"{name} ends at frame {done} of {header.frames}; get the whole file")
+        yield header, _sounds(name, file, header, block_length or max(_BLOCK_VALUES // header.channels, 1))
+
+
+def _blocks(source: Source, block_length: int | None) -> Iterator[Sound]:
+    with opened(source, block_length) as (_, sounds):
+        yield from sounds
+
+
+def _sounds(name: str, file: soundfile.SoundFile, header: Info, block_length: int) -> Iterator[Sound]:
+    done = 0
+    while len(block := _next_block(file, block_length, name, done)):
+        if not np.isfinite(block).all():
+            frame, channel = np.argwhere(~np.isfinite(block))[0]
+            raise AudioError(
+                f"{name}: frame {done + frame} of channel {channel} is NaN or infinite; repair it"
+            )
+        done += len(block)
+        samples = block[:, 0] if header.channels == 1 else block.T
+        yield Sound(samples, header.sample_rate_hz, header.subtype)
+    if done == 0:
+        raise AudioError(f"{name} holds no samples; there is nothing to do")
+    if header.frames is not None and done < header.frames:
+        raise AudioError(f"{name} ends at frame {done} of {header.frames}; get the whole file")
 
 
 def resample(sound: Sound, sample_rate_hz: int) -> Sound:

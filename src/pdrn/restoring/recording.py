@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdrn.audio.cells import Cells
-from pdrn.audio.files import PCM_BITS, AudioError, Sound, Source, blocks, info
-from pdrn.audio.placing import Target
+from pdrn.audio.files import PCM_BITS, AudioError, Sound, Source, blocks, opened
+from pdrn.audio.placing import Target, refuse_same
 from pdrn.audio.writing import FORMAT_OF_SUFFIX, writer
 from pdrn.restoring.blockwise import Progress, Restored
 from pdrn.restoring.description import Description
@@ -65,27 +65,23 @@ def restore_file(
     `Restorer.restore_file` says what the parameters are.
     """
     began = time.perf_counter()
-    if verify and not (_is_path(source) and _is_path(target)):
+    if verify and (_is_pipe(source) or _is_pipe(target)):
         raise AudioError("what comes from or goes to a pipe cannot be read again; verify files on disk")
-    if isinstance(source, str | os.PathLike) and _is_same(source, target):
-        raise AudioError(f"{target} is the input; choose another name for the output")
-    sounds = blocks(source, BLOCK_LENGTH)
-    head = list(_head(sounds))
-    first = head[0]
+    refuse_same(source, target)
     name = str(source) if isinstance(source, str | os.PathLike) else "the sound"
-    subtype = subtype or deeper(first.subtype, FORMAT_OF_SUFFIX.get(Path(target).suffix.lower(), "WAV"))
+    frames = 0
     try:
-        samples = np.concatenate([_rows(sound) for sound in head], axis=-1)
-        levels = fitting(description.levels_of(samples, first.subtype), subtype)
-        cells = (cells_of(_rows(sound), levels) for sound in itertools.chain(head, sounds))
-        total = info(source).frames if _is_path(source) else None
-        frames = 0
-        with writer(
-            target, first.sample_rate_hz, first.channels, subtype=subtype, overwrite=overwrite
-        ) as put:
-            for restored in restore(cells, first.sample_rate_hz, step_of(levels), total, progress):
-                put(restored.samples, restored.cells)
-                frames += restored.samples.shape[-1]
+        with opened(source, BLOCK_LENGTH) as (header, sounds):
+            rate, total = header.sample_rate_hz, header.frames
+            head = list(_head(sounds))
+            subtype = subtype or deeper(header.subtype, _format_of(target))
+            samples = np.concatenate([_rows(sound) for sound in head], axis=-1)
+            levels = fitting(description.levels_of(samples, header.subtype), subtype)
+            cells = (cells_of(_rows(sound), levels) for sound in itertools.chain(head, sounds))
+            with writer(target, rate, header.channels, total, subtype=subtype, overwrite=overwrite) as put:
+                for restored in restore(cells, rate, step_of(levels), total, progress):
+                    put(restored.samples, restored.cells)
+                    frames += restored.samples.shape[-1]
     except AudioError:
         raise
     except ValueError as error:
@@ -96,8 +92,8 @@ def restore_file(
         input=name,
         output=str(target),
         levels=str(levels),
-        sample_rate_hz=first.sample_rate_hz,
-        channels=first.channels,
+        sample_rate_hz=rate,
+        channels=header.channels,
         frames=frames,
         subtype=subtype,
         seconds=time.perf_counter() - began,
@@ -126,12 +122,14 @@ def fitting(levels: Levels, subtype: str) -> Levels:
     return BoundedLevels(levels) if subtype in PCM_BITS and not isinstance(levels, ClippedLevels) else levels
 
 
-def _is_path(place: Source | Target) -> bool:
-    return isinstance(place, str | os.PathLike) and os.fspath(place) != "-"
+def _is_pipe(place: Source | Target) -> bool:
+    if not isinstance(place, str | os.PathLike) or os.fspath(place) == "-":
+        return True
+    return os.path.exists(place) and not os.path.isfile(place)
 
 
-def _is_same(source: Target, target: Target) -> bool:
-    return os.path.exists(source) and os.path.exists(target) and os.path.samefile(source, target)
+def _format_of(target: Target) -> str:
+    return FORMAT_OF_SUFFIX.get(Path(target).suffix.lower(), "WAV")
 
 
 def _rows(sound: Sound) -> NDArray[np.float64]:
