@@ -33,7 +33,8 @@ def plan(
 ) -> list[Job]:
     """Return the jobs for inputs that may be files, folders, globs or "-".
 
-    Folders are mirrored below the output. Files that are outputs of others are not inputs too.
+    Folders are mirrored below the output. Files found there, or by a glob, that are outputs of others are
+    not inputs too.
     """
     if "-" in inputs:
         return _plan_pipe(inputs, output)
@@ -50,9 +51,14 @@ def plan(
         folder = path.parent if output is None else Path(output) / place
         jobs[path] = folder / _named(template, path, subtype)
     sources: dict[Path, Path] = {}
-    own_work = set(jobs.values())
+    own_work = {os.path.realpath(target): source for source, target in jobs.items()}
     for source, target in jobs.items():
-        if source in own_work and source != target:
+        origin = own_work.get(os.path.realpath(source), source)
+        if origin != source:
+            if source in map(Path, inputs):
+                raise Mistake(
+                    f"{source} is an input, and what {origin} would become; name a folder for outputs"
+                )
             continue
         if target in sources:
             raise Mistake(f"{sources[target]} and {source} would both become {target}; name them apart")
