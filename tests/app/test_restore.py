@@ -6,6 +6,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from types import SimpleNamespace
@@ -142,6 +143,12 @@ def test_raw_files_and_telephone_bytes(folder):
     assert "is there already" in again.stderr
 
 
+def test_closed_standard_error_stops_nothing(folder):
+    command = '"$0" -c "from pdrn.app.cli import main; main()" restore a.wav --bits 5 2>&-'
+    assert subprocess.run(["bash", "-c", command, sys.executable], check=False).returncode == 0
+    np.testing.assert_allclose(read("a_restored.wav").samples, expected(), atol=1e-7)
+
+
 @pytest.fixture
 def fifo(folder):
     """A named pipe that a.wav comes out of, once."""
@@ -191,6 +198,16 @@ def test_an_input_that_comes_by_standard_input_is_not_replaced_either(folder):
         done = run("restore", "-", "-o", "a.wav", "--bits", 5, "--overwrite", stdin=stdin)
     assert done.returncode == 1
     assert (folder / "a.wav").read_bytes() == content
+
+
+def test_raw_samples_have_the_cells_of_a_file_stored_alike(folder):
+    clipped = np.clip(3 * SIGNAL / np.abs(SIGNAL).max(), -0.9, 0.9)
+    write("c.wav", clipped, RATE, subtype="PCM_16")
+    (folder / "c.raw").write_bytes(RawFormat("s16le").encode(read("c.wav").samples[None]))
+    assert pdrn("restore", "c.wav", "-o", "d.wav", "--clip-at", 0.9).returncode == 0
+    assert pdrn("restore", "--raw", "--rate", RATE, "--clip-at", 0.9, "c.raw", "d.raw").returncode == 0
+    restored = RawFormat("f32le").decode((folder / "d.raw").read_bytes())
+    np.testing.assert_allclose(restored[0], read("d.wav").samples, atol=1e-6)
 
 
 @pytest.mark.parametrize(

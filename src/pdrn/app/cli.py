@@ -30,6 +30,8 @@ def main() -> None:
     """Run the command line: what a user did wrong is one sentence on stderr and an exit code."""
     for library in ("OMP", "OPENBLAS", "MKL"):  # more threads than free cores are slower than one
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    if sys.stderr is None:  # closed, by 2>&-; what is said goes nowhere, and what is done goes on
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (until the end)
     end_in_order()
     try:
         app()

@@ -11,7 +11,6 @@ from pdrn.audio.files import AudioError, standard_input, why
 from pdrn.audio.placing import refuse_same, standard_output, whole_or_gone
 from pdrn.audio.raw import RawFormat
 from pdrn.restoring.description import Description
-from pdrn.restoring.levels import LAWS
 from pdrn.restoring.pipe import restored_bytes
 from pdrn.restoring.recording import fitting
 from pdrn.restoring.restorer import Restorer
@@ -29,9 +28,8 @@ def restore_raw(
     """Restore raw samples: `formats` are the encodings and the channels, `places` input and output."""
     encoding, output_encoding, channels = formats
     read_as, write_as = RawFormat(encoding, channels), RawFormat(output_encoding, channels)
-    if description == Description() and encoding in LAWS:
-        description = Description(law=encoding)
-    stream = restorer.stream_of(sample_rate_hz, fitting(description.levels(), write_as.subtype))
+    levels = description.levels(read_as.subtype)
+    stream = restorer.stream_of(sample_rate_hz, fitting(levels, write_as.subtype))
     if not quiet:
         milliseconds = 1000 * stream.latency_seconds
         print(f"restoring, at most {milliseconds:.0f} ms behind the input", file=sys.stderr)
