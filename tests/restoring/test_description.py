@@ -83,6 +83,16 @@ def test_a_stream_has_the_levels_of_a_file_that_is_stored_alike(subtype, options
             description.levels(subtype)
 
 
+@pytest.mark.parametrize("value", [0.0, 0.25])
+def test_samples_that_are_all_alike_have_the_cells_they_are_stored_in(value):
+    same = np.full((2, 99), value)
+    assert str(Description().levels_of(same, "PCM_16")) == "16 bits"
+    assert str(Description(truncated=True).levels_of(same, "PCM_16")) == "16 bits, truncated"
+    for subtype in (None, "FLOAT"):
+        with pytest.raises(Undetected, match="1 different values"):
+            Description().levels_of(same, subtype)
+
+
 def test_a_stored_law_is_not_made_by_truncation():
     for levels in (
         Description(truncated=True).levels,
