@@ -149,6 +149,7 @@ def test_a_false_proof_is_noticed(quantized, tmp_path, monkeypatch):
     monkeypatch.setattr(recording, "blocks", wrong)
     with pytest.raises(AudioError, match="is outside a cell by"):
         Restorer().restore_file(quantized, tmp_path / "b.wav", bits=5, verify=True)
+    assert os.listdir(tmp_path) == ["a.wav"]
 
 
 def test_progress_is_told(quantized, tmp_path):

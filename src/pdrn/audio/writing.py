@@ -156,12 +156,14 @@ def writer(
     subtype: str = "PCM_24",
     format: str | None = None,
     overwrite: bool = False,
+    check: Callable[[BinaryIO], None] | None = None,
 ) -> Iterator[Put]:
     """Write a sound file block by block: yields a function that takes samples and, optionally, cells.
 
     The file appears under its name when the block of code ends well, and never otherwise. Parameters are
     those of `write`. Where it is known beforehand how many `frames` there will be, what is too long for a
     format is refused at once, and a WAV file is written as RF64, its form for more than 4 GB.
+    A `check` looks at the complete file before it has its name, and may raise.
     """
     chosen = format or ("WAV" if os.fspath(target) == "-" else _format_of(Path(target)))
     _check_output(chosen, subtype, sample_rate_hz, channels)
@@ -212,6 +214,8 @@ def writer(
         stream.seek(0)
         if not _is_whole(stream, written):
             raise AudioError(f"{target} cannot be written; is the disk full?")
+        if check is not None:
+            check(stream)
 
 
 def _check_output(format: str, subtype: str, sample_rate_hz: int, channels: int) -> None:

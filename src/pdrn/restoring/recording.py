@@ -7,7 +7,9 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +80,15 @@ def restore_file(
             samples = np.concatenate([_rows(sound) for sound in head], axis=-1)
             levels = fitting(description.levels_of(samples, header.subtype), subtype)
             cells = (cells_of(_rows(sound), levels) for sound in itertools.chain(head, sounds))
-            with writer(target, rate, header.channels, total, subtype=subtype, overwrite=overwrite) as put:
+            with writer(
+                target,
+                rate,
+                header.channels,
+                total,
+                subtype=subtype,
+                overwrite=overwrite,
+                check=partial(_verify, source, target, levels) if verify else None,
+            ) as put:
                 for restored in restore(cells, rate, step_of(levels), total, progress):
                     put(restored.samples, restored.cells)
                     frames += restored.samples.shape[-1]
@@ -86,8 +96,6 @@ def restore_file(
         raise
     except ValueError as error:
         raise AudioError(f"{name}: {error}") from error
-    if verify:
-        _verify(source, target, levels)
     return Report(
         input=name,
         output=str(target),
@@ -146,10 +154,11 @@ def _head(sounds: Iterator[Sound]) -> Iterator[Sound]:
             return
 
 
-def _verify(source: Source, target: Target, levels: Levels) -> None:
+def _verify(source: Source, target: Target, levels: Levels, written: BinaryIO) -> None:
     """Read input and output again, and refuse a sample outside its cell or a length that differs."""
+    written.seek(0)
     inputs = (cells_of(_rows(sound), levels) for sound in blocks(source, BLOCK_LENGTH))
-    outputs = (_rows(sound) for sound in blocks(os.fspath(target), BLOCK_LENGTH))
+    outputs = (_rows(sound) for sound in blocks(written, BLOCK_LENGTH))
     for cells, samples in itertools.zip_longest(inputs, outputs):
         if cells is None or samples is None or cells.shape != samples.shape:
             raise AudioError(f"{target} is not as long as the input; write it again")
