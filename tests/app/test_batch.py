@@ -98,6 +98,11 @@ def test_pipes(tree):
     [
         (["-", "a.wav"], {}, Mistake, "standard input is one sound"),
         (["a.wav", "b.flac"], {"output": "a.wav"}, Mistake, "a.wav is a file; name a folder"),
+        (["a.wav", "b.flac"], {"output": "many.wav"}, Mistake, "many.wav is a file; name a folder"),
+        (["a.wav"], {"output": "b.mp3"}, Mistake, "does not tell a format"),
+        (["-"], {"output": "b.mp3"}, Mistake, "does not tell a format"),
+        (["a.wav"], {"template": "{stem}.mp3"}, Mistake, "does not tell a format"),
+        (["a.wav"], {"template": "{stem.__class__}{ext}"}, Mistake, "has the fields"),
         (["a.wav", "b.flac"], {"output": "-"}, Mistake, "only one file can go to standard output"),
         (
             ["a.wav", "deep/../a.wav", "b.flac"],

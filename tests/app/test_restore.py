@@ -200,6 +200,12 @@ def test_an_input_that_comes_by_standard_input_is_not_replaced_either(folder):
     assert (folder / "a.wav").read_bytes() == content
 
 
+def test_flac_gives_way_to_wav_where_peaks_may_rise_beyond_full_scale(folder):
+    write("c.flac", np.clip(9 * SIGNAL, -1, 1), RATE, subtype="PCM_16")
+    assert pdrn("restore", "c.flac", "--clip-at", 0.999).returncode == 0
+    assert np.abs(read("c_restored.wav").samples).max() > 1
+
+
 def test_raw_samples_have_the_cells_of_a_file_stored_alike(folder):
     clipped = np.clip(3 * SIGNAL / np.abs(SIGNAL).max(), -0.9, 0.9)
     write("c.wav", clipped, RATE, subtype="PCM_16")
@@ -225,13 +231,16 @@ def test_raw_samples_have_the_cells_of_a_file_stored_alike(folder):
         (["--raw", "--rate", 8000, "--verify", "-"], 2, "--verify is for files; leave it or --raw out"),
         (["--raw", "--rate", 8000, "--output-encoding", "alaw", "-"], 2, "G.711 is too coarse"),
         (["--raw", "--rate", 8000, "a", "b", "c"], 2, "takes INPUT and OUTPUT"),
-        (["--raw", "--rate", 8000, "-"], 1, "a stream does not tell its levels beforehand"),
+        (["a.wav", "--channels", 1], 2, "--channels is for raw samples; add --raw"),
+        (["a.wav", "--output-encoding", "f32le"], 2, "--output-encoding is for raw samples; add --raw"),
+        (["a.wav", "-o", "-", "--verify"], 2, "cannot be read again; leave --verify out"),
+        (["--raw", "--rate", 8000, "-"], 2, "a stream does not tell its levels beforehand"),
         (["--raw", "--rate", 8000, "--bits", 5, "absent.raw"], 1, "absent.raw cannot be opened"),
         (["a.wav/b.wav"], 1, "a.wav/b.wav cannot be opened: Not a directory"),
         (["absent.wav"], 1, "absent.wav cannot be opened"),
         (["a.wav", "--bits", 4], 1, "is no level of 4 bits"),
         (["a.wav", "--bits", 5, "-o", "absent/b.wav"], 1, "No such file or directory"),
-        (["a.wav", "--bits", 5, "-o", "b.mp3"], 1, "does not tell a format"),
+        (["a.wav", "--bits", 5, "-o", "b.mp3"], 2, "does not tell a format"),
         (["a.wav", "--bits", 5, "-o", "b.flac", "--subtype", "FLOAT"], 1, "no FLAC files of subtype FLOAT"),
     ],
 )

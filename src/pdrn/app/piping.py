@@ -10,7 +10,7 @@ from typing import BinaryIO
 from pdrn.audio.files import AudioError, standard_input, why
 from pdrn.audio.placing import refuse_same, standard_output, whole_or_gone
 from pdrn.audio.raw import RawFormat
-from pdrn.restoring.description import Description
+from pdrn.restoring.levels import Levels
 from pdrn.restoring.pipe import restored_bytes
 from pdrn.restoring.recording import fitting
 from pdrn.restoring.restorer import Restorer
@@ -18,17 +18,15 @@ from pdrn.restoring.restorer import Restorer
 
 def restore_raw(
     restorer: Restorer,
-    description: Description,
+    levels: Levels,
     sample_rate_hz: int,
-    formats: tuple[str, str, int],
+    formats: tuple[RawFormat, RawFormat],
     places: tuple[str, str],
     overwrite: bool,
     quiet: bool,
 ) -> None:
-    """Restore raw samples: `formats` are the encodings and the channels, `places` input and output."""
-    encoding, output_encoding, channels = formats
-    read_as, write_as = RawFormat(encoding, channels), RawFormat(output_encoding, channels)
-    levels = description.levels(read_as.subtype)
+    """Restore raw samples: `formats` and `places` are those of input and output."""
+    read_as, write_as = formats
     stream = restorer.stream_of(sample_rate_hz, fitting(levels, write_as.subtype))
     if not quiet:
         milliseconds = 1000 * stream.latency_seconds

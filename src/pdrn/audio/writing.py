@@ -165,7 +165,7 @@ def writer(
     format is refused at once, and a WAV file is written as RF64, its form for more than 4 GB.
     A `check` looks at the complete file before it has its name, and may raise.
     """
-    chosen = format or ("WAV" if os.fspath(target) == "-" else _format_of(Path(target)))
+    chosen = format or format_of(target)
     _check_output(chosen, subtype, sample_rate_hz, channels)
     if format is None and chosen == "WAV" and not _fits(frames or 0, channels, chosen, subtype):
         chosen = "RF64"
@@ -275,11 +275,14 @@ def _is_whole(stream: BinaryIO, frames: int) -> bool:
         return False
 
 
-def _format_of(path: Path) -> str:
+def format_of(target: Target) -> str:
+    """Return the format that a file's name tells, WAV for standard output."""
+    if os.fspath(target) == "-":
+        return "WAV"
     try:
-        return FORMAT_OF_SUFFIX[path.suffix.lower()]
+        return FORMAT_OF_SUFFIX[Path(target).suffix.lower()]
     except KeyError:
         known = ", ".join(FORMAT_OF_SUFFIX)
         raise AudioError(
-            f"{path} does not tell a format that can be written; end it in one of {known}"
+            f"{target} does not tell a format that can be written; end it in one of {known}"
         ) from None

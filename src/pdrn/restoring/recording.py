@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from pdrn.audio.cells import Cells
 from pdrn.audio.files import PCM_BITS, AudioError, Sound, Source, blocks, opened
 from pdrn.audio.placing import Target, refuse_same
-from pdrn.audio.writing import FORMAT_OF_SUFFIX, writer
+from pdrn.audio.writing import format_of, writer
 from pdrn.restoring.blockwise import Progress, Restored
 from pdrn.restoring.description import Description
 from pdrn.restoring.levels import BoundedLevels, ClippedLevels, Levels, cells_of, step_of
@@ -76,7 +75,7 @@ def restore_file(
         with opened(source, BLOCK_LENGTH) as (header, sounds):
             rate, total = header.sample_rate_hz, header.frames
             head = list(_head(sounds))
-            subtype = subtype or deeper(header.subtype, _format_of(target))
+            subtype = subtype or deeper(header.subtype, format_of(target))
             samples = np.concatenate([_rows(sound) for sound in head], axis=-1)
             levels = fitting(description.levels_of(samples, header.subtype), subtype)
             cells = (cells_of(_rows(sound), levels) for sound in itertools.chain(head, sounds))
@@ -134,10 +133,6 @@ def _is_pipe(place: Source | Target) -> bool:
     if not isinstance(place, str | os.PathLike) or os.fspath(place) == "-":
         return True
     return os.path.exists(place) and not os.path.isfile(place)
-
-
-def _format_of(target: Target) -> str:
-    return FORMAT_OF_SUFFIX.get(Path(target).suffix.lower(), "WAV")
 
 
 def _rows(sound: Sound) -> NDArray[np.float64]:
