@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import soundfile
 from tests.app.running import pdrn, run, started
 
 from pdrn.audio.files import read
@@ -204,6 +205,19 @@ def test_flac_gives_way_to_wav_where_peaks_may_rise_beyond_full_scale(folder):
     write("c.flac", np.clip(9 * SIGNAL, -1, 1), RATE, subtype="PCM_16")
     assert pdrn("restore", "c.flac", "--clip-at", 0.999).returncode == 0
     assert np.abs(read("c_restored.wav").samples).max() > 1
+
+
+def test_gaps_are_filled_where_told(folder):
+    damaged = QUANTIZED.copy()
+    damaged[11000:11032] = np.nan
+    soundfile.write("g.wav", damaged, RATE, subtype="FLOAT")
+    refused = pdrn("restore", "g.wav", "--bits", 5)
+    assert refused.returncode == 1
+    assert "frame 11000 of channel 0 is NaN" in refused.stderr
+    assert pdrn("restore", "g.wav", "--bits", 5, "--gaps", "--verify").returncode == 0
+    gap = slice(11000, 11032)
+    error = read("g_restored.wav").samples[gap] - SIGNAL[gap]
+    assert (error**2).mean() < 0.2 * (SIGNAL[gap] ** 2).mean()
 
 
 def test_raw_samples_have_the_cells_of_a_file_stored_alike(folder):

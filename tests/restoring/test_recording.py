@@ -141,8 +141,8 @@ def test_pipes_cannot_be_verified(quantized):
 
 
 def test_a_false_proof_is_noticed(quantized, tmp_path, monkeypatch):
-    def wrong(path, *arguments):
-        for sound in blocks(path, *arguments):
+    def wrong(path, *arguments, **options):
+        for sound in blocks(path, *arguments, **options):
             yield sound if path == quantized else type(sound)(-sound.samples, RATE, "FLOAT")
 
     blocks = recording.blocks

@@ -69,6 +69,9 @@ def restore(
     verify: Annotated[
         bool, typer.Option("--verify", help="Read what was written and prove every sample in its cell.")
     ] = False,
+    gaps: Annotated[
+        bool, typer.Option("--gaps", help="Fill in missing samples, NaN in files of floats.")
+    ] = False,
     jobs: Annotated[int, typer.Option(min=1, help="Files at once, each in a process of its own.")] = 1,
     threads: Annotated[int, typer.Option(min=1, help="Threads per file.")] = 1,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object per file.")] = False,
@@ -96,6 +99,7 @@ def restore(
     description = described(bits, step, law, clip_at, converter)
     for_files = {
         "--filename": filename != TEMPLATE,
+        "--gaps": gaps,
         "--jobs": jobs > 1,
         "--json": json,
         "--output": output is not None,
@@ -156,6 +160,8 @@ def restore(
         raise typer.BadParameter("standard output carries the sound; leave --json out, or name a file")
     if verify and any("-" in (task.source, task.target) for task in tasks):
         raise typer.BadParameter("what goes through a pipe cannot be read again; leave --verify out")
-    settings = Settings(restorer, description, subtype and str(subtype), overwrite, skip_existing, verify)
+    settings = Settings(
+        restorer, description, subtype and str(subtype), overwrite, skip_existing, verify, gaps
+    )
     if not run_all(tasks, settings, jobs, json, quiet):
         raise typer.Exit(1)

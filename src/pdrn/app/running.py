@@ -33,6 +33,7 @@ class Settings:
     overwrite: bool
     skip_existing: bool
     verify: bool
+    gaps: bool
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,7 @@ def _run(job: Job, settings: Settings, progress: Progress | None) -> Outcome:
             subtype=settings.subtype,
             overwrite=settings.overwrite,
             verify=settings.verify,
+            gaps=settings.gaps,
             progress=progress,
         )
         return Outcome(job, report)

@@ -140,34 +140,40 @@ def read(source: Source) -> Sound:
     return replace(pieces[0], samples=np.concatenate([piece.samples for piece in pieces], axis=-1))
 
 
-def blocks(source: Source, block_length: int = 65536) -> Iterator[Sound]:
+def blocks(source: Source, block_length: int = 65536, *, gaps: bool = False) -> Iterator[Sound]:
     """Read a sound file as a sequence of sounds of `block_length` frames, the last one shorter.
 
     Memory use does not depend on the length of the file, only on the block's and the number of channels.
-    The errors of `read` come when the place is reached.
+    The errors of `read` come when the place is reached. With `gaps`, NaN is none: it marks missing samples.
     """
     if block_length < 1:
         raise ValueError(f"a block needs at least one frame, got {block_length}")
-    return _blocks(source, block_length)
+    return _blocks(source, block_length, gaps)
 
 
 @contextmanager
-def opened(source: Source, block_length: int | None = 65536) -> Iterator[tuple[Info, Iterator[Sound]]]:
+def opened(
+    source: Source, block_length: int | None = 65536, *, gaps: bool = False
+) -> Iterator[tuple[Info, Iterator[Sound]]]:
     """Open a source once, for its header and its blocks: a pipe cannot be opened again."""
     with _opened(source) as (name, file, header):
-        yield header, _sounds(name, file, header, block_length or max(_BLOCK_VALUES // header.channels, 1))
+        length = block_length or max(_BLOCK_VALUES // header.channels, 1)
+        yield header, _sounds(name, file, header, length, gaps)
 
 
-def _blocks(source: Source, block_length: int | None) -> Iterator[Sound]:
-    with opened(source, block_length) as (_, sounds):
+def _blocks(source: Source, block_length: int | None, gaps: bool = False) -> Iterator[Sound]:
+    with opened(source, block_length, gaps=gaps) as (_, sounds):
         yield from sounds
 
 
-def _sounds(name: str, file: soundfile.SoundFile, header: Info, block_length: int) -> Iterator[Sound]:
+def _sounds(
+    name: str, file: soundfile.SoundFile, header: Info, block_length: int, gaps: bool
+) -> Iterator[Sound]:
     done = 0
     while len(block := _next_block(file, block_length, name, done)):
-        if not np.isfinite(block).all():
-            frame, channel = np.argwhere(~np.isfinite(block))[0]
+        damaged = np.isinf(block) if gaps else ~np.isfinite(block)
+        if damaged.any():
+            frame, channel = np.argwhere(damaged)[0]
             raise AudioError(
                 f"{name}: frame {done + frame} of channel {channel} is NaN or infinite; repair it"
             )

@@ -59,6 +59,7 @@ def restore_file(
     subtype: str | None = None,
     overwrite: bool = False,
     verify: bool = False,
+    gaps: bool = False,
     progress: Progress | None = None,
 ) -> Report:
     """Restore a sound file into another, which appears when it is complete and not otherwise.
@@ -72,7 +73,7 @@ def restore_file(
     name = str(source) if isinstance(source, str | os.PathLike) else "the sound"
     frames = 0
     try:
-        with opened(source, BLOCK_LENGTH) as (header, sounds):
+        with opened(source, BLOCK_LENGTH, gaps=gaps) as (header, sounds):
             rate, total = header.sample_rate_hz, header.frames
             head = list(_head(sounds))
             subtype = subtype or deeper(header.subtype, format_of(target))
@@ -86,9 +87,10 @@ def restore_file(
                 total,
                 subtype=subtype,
                 overwrite=overwrite,
-                check=partial(_verify, source, target, levels) if verify else None,
+                check=partial(_verify, source, target, levels, gaps) if verify else None,
             ) as put:
-                for restored in restore(cells, rate, step_of(levels), total, progress):
+                step = None if gaps else step_of(levels)
+                for restored in restore(cells, rate, step, total, progress):
                     put(restored.samples, restored.cells)
                     frames += restored.samples.shape[-1]
     except AudioError:
@@ -149,10 +151,10 @@ def _head(sounds: Iterator[Sound]) -> Iterator[Sound]:
             return
 
 
-def _verify(source: Source, target: Target, levels: Levels, written: BinaryIO) -> None:
+def _verify(source: Source, target: Target, levels: Levels, gaps: bool, written: BinaryIO) -> None:
     """Read input and output again, and refuse a sample outside its cell or a length that differs."""
     written.seek(0)
-    inputs = (cells_of(_rows(sound), levels) for sound in blocks(source, BLOCK_LENGTH))
+    inputs = (cells_of(_rows(sound), levels) for sound in blocks(source, BLOCK_LENGTH, gaps=gaps))
     outputs = (_rows(sound) for sound in blocks(written, BLOCK_LENGTH))
     for cells, samples in itertools.zip_longest(inputs, outputs):
         if cells is None or samples is None or cells.shape != samples.shape:
