@@ -19,11 +19,12 @@ def end_in_order() -> None:
             signal.signal(request, _end)
 
 
-def _end(number: int, _: FrameType | None) -> None:
+def end_undisturbed() -> None:
+    """Hear no more requests: this process ends already, and they would disturb its cleaning up."""
     for request in _REQUESTS:
-        signal.signal(request, _end_already)
+        signal.signal(request, lambda *_: None)
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    end_undisturbed()
     sys.exit(128 + number)
-
-
-def _end_already(number: int, _: FrameType | None) -> None:
-    """Do nothing: another request would only disturb the cleaning up."""

@@ -19,7 +19,7 @@ from multiprocessing.context import SpawnProcess
 from threading import Thread
 from typing import TypeVar
 
-from pdrn.app.ending import end_in_order
+from pdrn.app.ending import end_in_order, end_undisturbed
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -61,9 +61,11 @@ def side_by_side(
                 else:
                     employ(connection)
                 yield job, result
-    finally:
+    except BaseException:
         for worker in workers:
             worker.terminate()
+        raise
+    finally:
         for worker in workers:
             worker.join()
 
@@ -95,6 +97,7 @@ def _serve(connection: Connection, work: Callable[[J], R]) -> None:
     with suppress(EOFError, OSError):  # no more jobs
         while True:
             connection.send(work(connection.recv()))
+    end_undisturbed()
 
 
 def _end_with_parent() -> None:
