@@ -17,7 +17,7 @@ COMMAND = [sys.executable, "-c", "from pdrn.app.cli import main; main()"]
 def pdrn(*arguments: object, stdin: bytes = b"") -> SimpleNamespace:
     """Run a command in this process, which saves starting another."""
     output, error = io.TextIOWrapper(io.BytesIO()), io.StringIO()
-    handler = signal.getsignal(signal.SIGTERM)
+    handlers = {sign: signal.getsignal(sign) for sign in (signal.SIGTERM, signal.SIGHUP)}
     with (
         mock.patch.dict(os.environ),
         mock.patch.object(sys, "argv", ["pdrn", *map(str, arguments)]),
@@ -31,7 +31,8 @@ def pdrn(*arguments: object, stdin: bytes = b"") -> SimpleNamespace:
         except SystemExit as end:
             code = end.code or 0
         finally:
-            signal.signal(signal.SIGTERM, handler)
+            for sign, handler in handlers.items():
+                signal.signal(sign, handler)
         output.flush()
     content = output.buffer.getvalue()
     return SimpleNamespace(

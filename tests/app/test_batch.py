@@ -68,6 +68,16 @@ def test_outputs_of_an_earlier_run_are_not_restored_again(tree):
     assert "a_restored.wav" not in planned(".")
 
 
+@pytest.mark.parametrize("second", ["a_restored.wav", "./a_restored.wav", "deep/../a_restored.wav"])
+def test_an_input_that_was_named_is_not_left_out_as_an_output(tree, second):
+    Path("a_restored.wav").touch()
+    with pytest.raises(
+        Mistake, match=r"is an input, and what a\.wav would become; name a folder for outputs"
+    ):
+        planned("a.wav", second)
+    assert len(planned("a.wav", second, output="new")) == 2
+
+
 def test_names_come_from_the_template(tree):
     assert planned("a.wav", template="{stem}.new{ext}") == {"a.wav": "a.new.wav"}
 
@@ -88,6 +98,11 @@ def test_pipes(tree):
     [
         (["-", "a.wav"], {}, Mistake, "standard input is one sound"),
         (["a.wav", "b.flac"], {"output": "a.wav"}, Mistake, "a.wav is a file; name a folder"),
+        (["a.wav", "b.flac"], {"output": "many.wav"}, Mistake, "many.wav is a file; name a folder"),
+        (["a.wav"], {"output": "b.mp3"}, Mistake, "does not tell a format"),
+        (["-"], {"output": "b.mp3"}, Mistake, "does not tell a format"),
+        (["a.wav"], {"template": "{stem}.mp3"}, Mistake, "does not tell a format"),
+        (["a.wav"], {"template": "{stem.__class__}{ext}"}, Mistake, "has the fields"),
         (["a.wav", "b.flac"], {"output": "-"}, Mistake, "only one file can go to standard output"),
         (
             ["a.wav", "deep/../a.wav", "b.flac"],

@@ -2,13 +2,18 @@
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
+import sys
 import time
+from contextlib import suppress
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import soundfile
 from tests.app.running import pdrn, run, started
 
 from pdrn.audio.files import read
@@ -139,6 +144,92 @@ def test_raw_files_and_telephone_bytes(folder):
     assert "is there already" in again.stderr
 
 
+def test_closed_standard_error_stops_nothing(folder):
+    command = '"$0" -c "from pdrn.app.cli import main; main()" restore a.wav --bits 5 2>&-'
+    assert subprocess.run(["bash", "-c", command, sys.executable], check=False).returncode == 0
+    np.testing.assert_allclose(read("a_restored.wav").samples, expected(), atol=1e-7)
+
+
+@pytest.fixture
+def fifo(folder):
+    """A named pipe that a.wav comes out of, once."""
+    os.mkfifo("pipe")
+    with subprocess.Popen(["sh", "-c", "cat a.wav > pipe"]) as feeder:
+        yield "pipe"
+        feeder.kill()
+
+
+def test_a_named_pipe_is_read_once(fifo):
+    assert pdrn("restore", fifo, "-o", "b.wav", "--bits", 5).returncode == 0
+    np.testing.assert_allclose(read("b.wav").samples, expected(), atol=1e-7)
+
+
+def test_a_named_pipe_can_be_inspected(fifo):
+    facts = json.loads(pdrn("inspect", "--json", fifo).stdout)
+    assert (facts["frames"], facts["levels"]) == (RATE, "5 bits in use, mid-rise, a step of 0.0625")
+
+
+def test_a_named_pipe_cannot_be_verified(fifo):
+    done = pdrn("restore", fifo, "-o", "b.wav", "--bits", 5, "--verify")
+    assert done.returncode == 1
+    assert "cannot be read again; verify files on disk" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["restore", "a.wav", "-o", "a.wav", "--bits", 5],
+        ["restore", "--raw", "--rate", RATE, "--bits", 5, "a.wav", "a.wav"],
+        ["restore", "--raw", "--rate", RATE, "--bits", 5, "a.wav", "link.wav"],
+        ["quantize", "a.wav", "a.wav", "--bits", 3],
+    ],
+)
+def test_the_input_is_never_replaced(folder, arguments):
+    content = (folder / "a.wav").read_bytes()
+    os.symlink("a.wav", "link.wav")
+    done = pdrn(*arguments, "--overwrite")
+    assert done.returncode == 1
+    assert "is the input; choose another name for the output" in done.stderr
+    assert (folder / "a.wav").read_bytes() == content
+
+
+def test_an_input_that_comes_by_standard_input_is_not_replaced_either(folder):
+    content = (folder / "a.wav").read_bytes()
+    with open("a.wav", "rb") as stdin:
+        done = run("restore", "-", "-o", "a.wav", "--bits", 5, "--overwrite", stdin=stdin)
+    assert done.returncode == 1
+    assert (folder / "a.wav").read_bytes() == content
+
+
+def test_flac_gives_way_to_wav_where_peaks_may_rise_beyond_full_scale(folder):
+    write("c.flac", np.clip(9 * SIGNAL, -1, 1), RATE, subtype="PCM_16")
+    assert pdrn("restore", "c.flac", "--clip-at", 0.999).returncode == 0
+    assert np.abs(read("c_restored.wav").samples).max() > 1
+
+
+def test_gaps_are_filled_where_told(folder):
+    damaged = QUANTIZED.copy()
+    damaged[11000:11032] = np.nan
+    soundfile.write("g.wav", damaged, RATE, subtype="FLOAT")
+    refused = pdrn("restore", "g.wav", "--bits", 5)
+    assert refused.returncode == 1
+    assert "frame 11000 of channel 0 is NaN" in refused.stderr
+    assert pdrn("restore", "g.wav", "--bits", 5, "--gaps", "--verify").returncode == 0
+    gap = slice(11000, 11032)
+    error = read("g_restored.wav").samples[gap] - SIGNAL[gap]
+    assert (error**2).mean() < 0.2 * (SIGNAL[gap] ** 2).mean()
+
+
+def test_raw_samples_have_the_cells_of_a_file_stored_alike(folder):
+    clipped = np.clip(3 * SIGNAL / np.abs(SIGNAL).max(), -0.9, 0.9)
+    write("c.wav", clipped, RATE, subtype="PCM_16")
+    (folder / "c.raw").write_bytes(RawFormat("s16le").encode(read("c.wav").samples[None]))
+    assert pdrn("restore", "c.wav", "-o", "d.wav", "--clip-at", 0.9).returncode == 0
+    assert pdrn("restore", "--raw", "--rate", RATE, "--clip-at", 0.9, "c.raw", "d.raw").returncode == 0
+    restored = RawFormat("f32le").decode((folder / "d.raw").read_bytes())
+    np.testing.assert_allclose(restored[0], read("d.wav").samples, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "reason"),
     [
@@ -154,13 +245,16 @@ def test_raw_files_and_telephone_bytes(folder):
         (["--raw", "--rate", 8000, "--verify", "-"], 2, "--verify is for files; leave it or --raw out"),
         (["--raw", "--rate", 8000, "--output-encoding", "alaw", "-"], 2, "G.711 is too coarse"),
         (["--raw", "--rate", 8000, "a", "b", "c"], 2, "takes INPUT and OUTPUT"),
-        (["--raw", "--rate", 8000, "-"], 1, "a stream does not tell its levels beforehand"),
+        (["a.wav", "--channels", 1], 2, "--channels is for raw samples; add --raw"),
+        (["a.wav", "--output-encoding", "f32le"], 2, "--output-encoding is for raw samples; add --raw"),
+        (["a.wav", "-o", "-", "--verify"], 2, "cannot be read again; leave --verify out"),
+        (["--raw", "--rate", 8000, "-"], 2, "a stream does not tell its levels beforehand"),
         (["--raw", "--rate", 8000, "--bits", 5, "absent.raw"], 1, "absent.raw cannot be opened"),
         (["a.wav/b.wav"], 1, "a.wav/b.wav cannot be opened: Not a directory"),
         (["absent.wav"], 1, "absent.wav cannot be opened"),
         (["a.wav", "--bits", 4], 1, "is no level of 4 bits"),
         (["a.wav", "--bits", 5, "-o", "absent/b.wav"], 1, "No such file or directory"),
-        (["a.wav", "--bits", 5, "-o", "b.mp3"], 1, "does not tell a format"),
+        (["a.wav", "--bits", 5, "-o", "b.mp3"], 2, "does not tell a format"),
         (["a.wav", "--bits", 5, "-o", "b.flac", "--subtype", "FLOAT"], 1, "no FLAC files of subtype FLOAT"),
     ],
 )
@@ -181,23 +275,22 @@ def wait_until(condition):
 
 def is_writing(process):
     """Tell whether a process holds an output open, which has no name yet."""
-    links = f"/proc/{process.pid}/fd"
-    return any("(deleted)" in os.readlink(f"{links}/{name}") for name in list_quietly(links))
-
-
-def list_quietly(folder):
-    names = []
-    for name in os.listdir(folder):
-        try:
-            os.readlink(f"{folder}/{name}")
-            names.append(name)
-        except OSError:
-            pass
-    return names
+    with suppress(OSError):  # the process is gone
+        for name in os.listdir(f"/proc/{process.pid}/fd"):
+            with suppress(OSError):  # closed meanwhile
+                if "(deleted)" in os.readlink(f"/proc/{process.pid}/fd/{name}"):
+                    return True
+    return False
 
 
 @pytest.mark.parametrize(
-    ("sign", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)]
+    ("sign", "exit_code"),
+    [
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, 143),
+        (signal.SIGHUP, 129),
+        (signal.SIGKILL, -signal.SIGKILL),
+    ],
 )
 def test_an_interrupt_or_a_kill_leaves_nothing(long_folder, sign, exit_code):
     with started("restore", "long.wav", "--bits", 5) as process:
@@ -209,28 +302,77 @@ def test_an_interrupt_or_a_kill_leaves_nothing(long_folder, sign, exit_code):
     assert os.listdir(long_folder) == ["long.wav"]
 
 
-def test_an_interrupt_stops_all_jobs(long_folder):
-    shutil.copy("long.wav", "long2.wav")
-    with started("restore", "long.wav", "long2.wav", "-o", "new", "--bits", 5, "--jobs", 2) as process:
-        wait_until(lambda: os.path.isdir("new"))
-        time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=20)
-    assert process.returncode == 130
-    assert b"Traceback" not in error
+@pytest.fixture
+def batch(long_folder):
+    """The command for more files than there are processes at once."""
+    names = ["long.wav", *(f"long{number}.wav" for number in range(2, 5))]
+    for name in names[1:]:
+        os.link("long.wav", name)
+    return ("restore", *names, "-o", "new", "--bits", 5, "--jobs", 2)
+
+
+def children(process):
+    with open(f"/proc/{process.pid}/task/{process.pid}/children") as pids:
+        return [SimpleNamespace(pid=int(pid)) for pid in pids.read().split()]
+
+
+def working(process):
+    """Return the children that are at work."""
+    return [child for child in children(process) if is_writing(child)]
+
+
+@pytest.mark.parametrize(("sign", "exit_code"), [(signal.SIGINT, 130), (signal.SIGHUP, 129)])
+def test_an_interrupt_of_the_whole_group_stops_all_jobs(batch, sign, exit_code):
+    with started(*batch, start_new_session=True) as process:
+        wait_until(lambda: len(working(process)) == 2)
+        began = time.monotonic()
+        os.killpg(process.pid, sign)
+        output, error = process.communicate(timeout=20)
+    assert process.returncode == exit_code
+    assert (output, error) == (b"", b"")
+    assert time.monotonic() - began < 3
     assert os.listdir("new") == []
 
 
-def test_a_job_that_is_killed_is_named(long_folder):
-    shutil.copy("long.wav", "long2.wav")
-    with started("restore", "long.wav", "long2.wav", "-o", "new", "--bits", 5, "--jobs", 2) as process:
-        wait_until(lambda: os.path.isdir("new"))
-        with open(f"/proc/{process.pid}/task/{process.pid}/children") as children:
-            os.kill(int(children.read().split()[-1]), signal.SIGKILL)
+def test_an_interrupt_of_jobs_that_only_begin_stops_them_too(batch):
+    with started(*batch, start_new_session=True) as process:
+        wait_until(lambda: len(children(process)) == 3)  # with the one that keeps track of the others
+        os.killpg(process.pid, signal.SIGINT)
+        output, error = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert (output, error) == (b"", b"")
+
+
+def test_jobs_end_with_the_process_that_started_them(batch):
+    with started(*batch) as process:
+        wait_until(lambda: len(working(process)) == 2)
+        process.kill()
+        process.communicate(timeout=3)  # until the last of them has closed standard error
+    assert os.listdir("new") == []
+
+
+def test_a_job_that_is_killed_is_named_and_the_others_go_on(batch):
+    with started(*batch, "--iterations", 1) as process:
+        wait_until(lambda: working(process))
+        os.kill(working(process)[0].pid, signal.SIGKILL)
         _, error = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert b"a process was killed; is memory short? try fewer jobs" in error
+    assert error.count(b"its process was killed; is memory short? try fewer jobs") == 1
     assert b"Traceback" not in error
+    assert len(os.listdir("new")) == 3
+
+
+def test_a_reader_of_reports_that_went_away_stops_no_file(folder):
+    shutil.copy("a.wav", "b.wav")
+    reading, writing = os.pipe()
+    os.close(reading)
+    arguments = ("restore", "a.wav", "b.wav", "--bits", 5, "--json")
+    done = run(*arguments, stdout=writing, stderr=subprocess.PIPE, capture_output=False)
+    os.close(writing)
+    assert done.returncode == 0
+    assert done.stderr.count("\n") == 1
+    assert "Broken pipe" in done.stderr
+    assert sorted(os.listdir(folder)) == ["a.wav", "a_restored.wav", "b.wav", "b_restored.wav"]
 
 
 def test_a_full_disk_is_named_and_leaves_nothing(folder):
@@ -242,6 +384,18 @@ def test_a_full_disk_is_named_and_leaves_nothing(folder):
     assert "is the disk full?" in done.stderr
     assert done.stderr.count("\n") == 1
     assert os.listdir(folder) == ["a.wav"]
+
+
+@pytest.mark.parametrize("room", [8000, 63000])  # of 64000 bytes; the last 8192 are in Python's own buffer
+def test_a_full_disk_leaves_no_raw_samples_either(folder, room):
+    (folder / "in.raw").write_bytes(RawFormat("s16le").encode(QUANTIZED[None]))
+    done = run(
+        *("restore", "--raw", "--rate", RATE, "--bits", 5, "--quiet", "in.raw", "out.raw"),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
+    )
+    assert done.returncode == 1
+    assert done.stderr == "pdrn: out.raw cannot be written: File too large; choose another place\n"
+    assert sorted(os.listdir(folder)) == ["a.wav", "in.raw"]
 
 
 def test_a_folder_that_vanishes_is_named(long_folder):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdrn.audio.cells import Cells
-from pdrn.audio.files import AudioError, read
+from pdrn.audio.files import AudioError, info, read
 from pdrn.audio.g711 import ALaw, MuLaw
 from pdrn.audio.quantizers import MidRise, MidTread, Truncation
 from pdrn.audio.writing import settle, write, writer
@@ -283,6 +283,24 @@ def test_more_than_4_gb_do_not_fit_into_a_wave(tmp_path, monkeypatch):
         write(tmp_path / "a.wav", np.zeros(1000), RATE)
     write(tmp_path / "a.rf64", np.zeros(1000), RATE)
     assert os.listdir(tmp_path) == ["a.rf64"]
+
+
+def test_a_wave_that_will_be_longer_than_4_gb_becomes_rf64(tmp_path, monkeypatch):
+    monkeypatch.setattr("pdrn.audio.writing._LARGEST_FILE", 1000)
+    with writer(tmp_path / "a.wav", RATE, frames=1000) as put:
+        put(np.arange(1000) / 1024)
+    assert info(tmp_path / "a.wav").format == "RF64"
+    np.testing.assert_array_equal(read(tmp_path / "a.wav").samples, np.arange(1000) / 1024)
+
+
+@pytest.mark.parametrize(("name", "format"), [("a.aiff", None), ("a.wav", "WAV")])
+def test_what_will_not_fit_is_refused_before_the_first_sample(tmp_path, monkeypatch, name, format):
+    monkeypatch.setattr("pdrn.audio.writing._LARGEST_FILE", 1000)
+    with (
+        pytest.raises(AudioError, match="4 GB do not fit into"),
+        writer(tmp_path / name, RATE, frames=1000, format=format),
+    ):
+        pytest.fail("it was opened")
 
 
 def test_a_file_has_the_permissions_of_any_new_file_or_of_the_one_it_replaces(tmp_path):

@@ -74,6 +74,36 @@ def test_clipping_alone_leaves_samples_exact_or_as_they_are_stored():
         np.testing.assert_array_equal(np.isinf(cells.hi), TRUTH >= 0.5)
 
 
+@pytest.mark.parametrize("subtype", ["ULAW", "ALAW", "PCM_U8", "PCM_16", "FLOAT"])
+@pytest.mark.parametrize("options", [{}, {"bits": 5}, {"clip_at": 0.9}, {"law": "mulaw", "clip_at": 0.9}])
+def test_a_stream_has_the_levels_of_a_file_that_is_stored_alike(subtype, options):
+    description = Description(**options)
+    if options or subtype in ("ULAW", "ALAW"):
+        assert description.levels(subtype) == description.levels_of(np.zeros((1, 0)), subtype)
+    else:
+        with pytest.raises(ValueError, match="does not tell its levels beforehand"):
+            description.levels(subtype)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.25])
+def test_samples_that_are_all_alike_have_the_cells_they_are_stored_in(value):
+    same = np.full((2, 99), value)
+    assert str(Description().levels_of(same, "PCM_16")) == "16 bits"
+    assert str(Description(truncated=True).levels_of(same, "PCM_16")) == "16 bits, truncated"
+    for subtype in (None, "FLOAT"):
+        with pytest.raises(Undetected, match="1 different values"):
+            Description().levels_of(same, subtype)
+
+
+def test_a_stored_law_is_not_made_by_truncation():
+    for levels in (
+        Description(truncated=True).levels,
+        lambda law: Description(truncated=True).levels_of(TRUTH, law),
+    ):
+        with pytest.raises(ValueError, match=r"G\.711 is not made by truncation"):
+            levels("ULAW")
+
+
 @given(threshold=st.floats(0.05, 0.95), bits=st.integers(2, 12), kind=st.sampled_from([MidRise, MidTread]))
 def test_clipping_before_a_quantizer_keeps_the_truth_in_its_cells(threshold, bits, kind):
     stored = kind(bits).quantize(np.clip(TRUTH, -threshold, threshold))

@@ -10,7 +10,7 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdrn.audio.files import AudioError, read
+from pdrn.audio.files import AudioError, info, read
 from pdrn.audio.g711 import ALaw, MuLaw
 from pdrn.audio.quantizers import MidRise, MidTread, Truncation
 from pdrn.audio.writing import write
@@ -124,6 +124,12 @@ def test_what_changes_later_in_a_file_is_named(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["a.wav"]
 
 
+def test_a_long_wave_becomes_rf64(quantized, tmp_path, monkeypatch):
+    monkeypatch.setattr("pdrn.audio.writing._LARGEST_FILE", 1000)
+    Restorer().restore_file(quantized, tmp_path / "b.wav", bits=5, verify=True)
+    assert info(tmp_path / "b.wav").format == "RF64"
+
+
 def test_the_input_is_not_the_output(quantized):
     with pytest.raises(AudioError, match="is the input"):
         Restorer().restore_file(quantized, quantized, bits=5, overwrite=True)
@@ -135,14 +141,15 @@ def test_pipes_cannot_be_verified(quantized):
 
 
 def test_a_false_proof_is_noticed(quantized, tmp_path, monkeypatch):
-    def wrong(path, *arguments):
-        for sound in blocks(path, *arguments):
+    def wrong(path, *arguments, **options):
+        for sound in blocks(path, *arguments, **options):
             yield sound if path == quantized else type(sound)(-sound.samples, RATE, "FLOAT")
 
     blocks = recording.blocks
     monkeypatch.setattr(recording, "blocks", wrong)
     with pytest.raises(AudioError, match="is outside a cell by"):
         Restorer().restore_file(quantized, tmp_path / "b.wav", bits=5, verify=True)
+    assert os.listdir(tmp_path) == ["a.wav"]
 
 
 def test_progress_is_told(quantized, tmp_path):

@@ -7,9 +7,10 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from string import Formatter
 
 from pdrn.audio.files import SUFFIXES, AudioError
-from pdrn.audio.writing import FORMAT_OF_SUFFIX
+from pdrn.audio.writing import FORMAT_OF_SUFFIX, format_of
 
 _ONLY_INTEGERS = {".flac": ("PCM_S8", "PCM_16", "PCM_24")}
 
@@ -33,26 +34,34 @@ def plan(
 ) -> list[Job]:
     """Return the jobs for inputs that may be files, folders, globs or "-".
 
-    Folders are mirrored below the output. Files that are outputs of others are not inputs too.
+    Folders are mirrored below the output. Files found there, or by a glob, that are outputs of others are
+    not inputs too.
     """
     if "-" in inputs:
-        return _plan_pipe(inputs, output)
+        if len(inputs) > 1:
+            raise Mistake("standard input is one sound; give files apart from it")
+        return [Job("-", _writable(output or "-"))]
     found = [pair for given in inputs for pair in _found(given, recursive)]
     single = len(inputs) == 1 and [(Path(inputs[0]), Path())] == found
     if output == "-" and not single:
         raise Mistake("only one file can go to standard output; name a folder for the others")
     if single and output is not None and not (output.endswith(os.sep) or os.path.isdir(output)):
-        return [Job(str(found[0][0]), output)]
-    if output is not None and os.path.isfile(output):
+        return [Job(str(found[0][0]), _writable(output))]
+    if output is not None and not os.path.isdir(output) and _is_file_name(output):
         raise Mistake(f"{output} is a file; name a folder for several outputs")
     jobs = {}
     for path, place in found:
         folder = path.parent if output is None else Path(output) / place
         jobs[path] = folder / _named(template, path, subtype)
     sources: dict[Path, Path] = {}
-    own_work = set(jobs.values())
+    own_work = {os.path.realpath(target): source for source, target in jobs.items()}
     for source, target in jobs.items():
-        if source in own_work and source != target:
+        origin = own_work.get(os.path.realpath(source), source)
+        if origin != source:
+            if source in map(Path, inputs):
+                raise Mistake(
+                    f"{source} is an input, and what {origin} would become; name a folder for outputs"
+                )
             continue
         if target in sources:
             raise Mistake(f"{sources[target]} and {source} would both become {target}; name them apart")
@@ -61,10 +70,17 @@ def plan(
     return [Job(str(source), str(target), makes_folder) for target, source in sources.items()]
 
 
-def _plan_pipe(inputs: Sequence[str], output: str | None) -> list[Job]:
-    if len(inputs) > 1:
-        raise Mistake("standard input is one sound; give files apart from it")
-    return [Job("-", output or "-")]
+def _writable(output: str) -> str:
+    """Return the name of an output, if it tells a format."""
+    try:
+        format_of(output)
+    except AudioError as error:
+        raise Mistake(str(error)) from error
+    return output
+
+
+def _is_file_name(output: str) -> bool:
+    return os.path.isfile(output) or Path(output).suffix.lower() in FORMAT_OF_SUFFIX
 
 
 def _found(given: str, recursive: bool) -> Iterator[tuple[Path, Path]]:
@@ -94,9 +110,10 @@ def _named(template: str, path: Path, subtype: str | None) -> str:
     if subtype is not None and subtype not in _ONLY_INTEGERS.get(ext.lower(), (subtype,)):
         ext = ".wav"
     try:
-        name = template.format(stem=path.stem, ext=ext)
-    except (KeyError, IndexError, ValueError, AttributeError):
+        fields = {field for _, field, _, _ in Formatter().parse(template) if field is not None}
+        name = template.format(stem=path.stem, ext=ext) if fields <= {"stem", "ext"} else ""
+    except ValueError:
         name = ""
     if not name or os.sep in name:
-        raise Mistake(f"a file name has the fields {{stem}} and {{ext}} and no folder, got {template!r}")
-    return name
+        raise Mistake(f"a file name has the fields {{stem}} and {{ext}} and no folder, got {template}")
+    return _writable(name)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 import typer
 
 from pdrn.app import compare, demo, env, evaluate, inspect, quantize, report, reproduce, restore, train
+from pdrn.app.ending import end_in_order
 
 app = typer.Typer(
     help="Restore quantized sound inside its cells.",
@@ -33,7 +33,9 @@ def main() -> None:
     """Run the command line: what a user did wrong is one sentence on stderr and an exit code."""
     for library in ("OMP", "OPENBLAS", "MKL"):  # more threads than free cores are slower than one
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if sys.stderr is None:  # closed, by 2>&-; what is said goes nowhere, and what is done goes on
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (until the end)
+    end_in_order()
     try:
         app()
     except KeyboardInterrupt:

@@ -75,6 +75,7 @@ def _is_finite(value: object) -> bool:
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table()
@@ -85,6 +86,9 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         cells = (row[name] for name in names)
         table.add_row(
-            *("-" if cell is None else cell if isinstance(cell, str) else f"{cell:.2f}" for cell in cells)
+            *(
+                "-" if cell is None else escape(cell) if isinstance(cell, str) else f"{cell:.2f}"
+                for cell in cells
+            )
         )
     Console().print(table)

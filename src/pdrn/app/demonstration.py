@@ -55,7 +55,6 @@ def restorations(folder: Path) -> Iterator[Restoration]:
             drawing = picture(cells[here], samples[here], restored[here], sample_rate_hz, title)
             with whole_or_gone(folder / "cells.svg", overwrite=True) as file:
                 file.write(drawing.encode())
-                file.flush()
         pesq = [_pesq(samples, signal, sample_rate_hz) for signal in (cells.centre, restored)]
         yield Restoration(
             bits=bits,

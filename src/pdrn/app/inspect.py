@@ -47,22 +47,22 @@ def _facts(file: Path) -> dict[str, Any]:
     import numpy as np
 
     from pdrn.audio.detection import Undetected
-    from pdrn.audio.files import blocks, info
+    from pdrn.audio.files import opened
     from pdrn.restoring.description import Description
     from pdrn.restoring.recording import LOOKED_AT
 
-    header = info(file)
     frames, peak, at_peak = 0, 0.0, 0
     head: list[Any] = []
-    for sound in blocks(file):
-        rows = np.atleast_2d(sound.samples)
-        if frames * header.channels < LOOKED_AT:
-            head.append(rows)
-        frames += rows.shape[-1]
-        highest = float(np.abs(rows).max())
-        if highest > peak:
-            peak, at_peak = highest, 0
-        at_peak += int(np.count_nonzero(np.abs(rows) == peak))
+    with opened(file) as (header, sounds):
+        for sound in sounds:
+            rows = np.atleast_2d(sound.samples)
+            if frames * header.channels < LOOKED_AT:
+                head.append(rows)
+            frames += rows.shape[-1]
+            highest = float(np.abs(rows).max())
+            if highest > peak:
+                peak, at_peak = highest, 0
+            at_peak += int(np.count_nonzero(np.abs(rows) == peak))
     try:
         levels, advice = str(Description().levels_of(np.concatenate(head, axis=-1), header.subtype)), None
     except Undetected as reason:

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 from pdrn.audio.files import AudioError, standard_input, why
-from pdrn.audio.placing import standard_output, whole_or_gone
+from pdrn.audio.placing import refuse_same, standard_output, whole_or_gone
 from pdrn.audio.raw import RawFormat
-from pdrn.restoring.description import Description
-from pdrn.restoring.levels import LAWS
+from pdrn.restoring.levels import Levels
 from pdrn.restoring.pipe import restored_bytes
 from pdrn.restoring.recording import fitting
 from pdrn.restoring.restorer import Restorer
@@ -19,22 +18,20 @@ from pdrn.restoring.restorer import Restorer
 
 def restore_raw(
     restorer: Restorer,
-    description: Description,
+    levels: Levels,
     sample_rate_hz: int,
-    formats: tuple[str, str, int],
+    formats: tuple[RawFormat, RawFormat],
     places: tuple[str, str],
     overwrite: bool,
     quiet: bool,
 ) -> None:
-    """Restore raw samples: `formats` are the encodings and the channels, `places` input and output."""
-    encoding, output_encoding, channels = formats
-    read_as, write_as = RawFormat(encoding, channels), RawFormat(output_encoding, channels)
-    if description == Description() and encoding in LAWS:
-        description = Description(law=encoding)
-    stream = restorer.stream_of(sample_rate_hz, fitting(description.levels(), write_as.subtype))
+    """Restore raw samples: `formats` and `places` are those of input and output."""
+    read_as, write_as = formats
+    stream = restorer.stream_of(sample_rate_hz, fitting(levels, write_as.subtype))
     if not quiet:
         milliseconds = 1000 * stream.latency_seconds
         print(f"restoring, at most {milliseconds:.0f} ms behind the input", file=sys.stderr)
+    refuse_same(*places)
     with _opened(places[0]) as source:
         pieces = restored_bytes(stream, source, read_as, write_as)
         if places[1] != "-":

@@ -31,12 +31,12 @@ def quantize(
     target: Annotated[str, typer.Argument(help="Sound file; - for standard output.", metavar="OUTPUT")],
     bits: Annotated[int | None, typer.Option(min=1, max=24, help="Bit depth.")] = None,
     kind: Annotated[
-        Kind,
+        Kind | None,
         typer.Option(
-            help="Zero is an edge (mid-rise, as in the paper), a level (mid-tread, as in PCM), "
+            help="Zero is an edge (mid-rise, as in the paper, unless given), a level (mid-tread, as in PCM), "
             "or a level that stands for all up to the next (truncation)."
         ),
-    ] = Kind.mid_rise,
+    ] = None,
     law: Annotated[Law | None, typer.Option(help="The law of G.711, instead of a bit depth.")] = None,
     clip_at: Annotated[
         float | None, typer.Option(help="Cut samples off here first, on both sides of zero.")
@@ -49,19 +49,24 @@ def quantize(
     """
     if (bits is None) == (law is None):
         raise typer.BadParameter("say how coarse it shall be: pass either --bits or --law")
-    from itertools import chain
-
-    from pdrn.audio.files import blocks
+    if law is not None and kind is not None:
+        raise typer.BadParameter("G.711 is of one kind; leave --kind or --law out")
+    from pdrn.audio.files import opened
+    from pdrn.audio.placing import refuse_same
     from pdrn.audio.writing import writer
 
-    quantizer = _quantizer(bits, kind, law, clip_at)
+    try:
+        quantizer = _quantizer(bits, kind or Kind.mid_rise, law, clip_at)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
     # A level half-way between two of as many bits takes one bit more.
     subtype = "PCM_16" if (bits or 0) < 16 else "PCM_24" if (bits or 0) < 24 else "PCM_32"
-    sounds = blocks(source)
-    first = next(sounds)
-    with writer(target, first.sample_rate_hz, first.channels, subtype=subtype, overwrite=overwrite) as put:
-        for sound in chain([first], sounds):
-            put(quantizer.quantize(sound.samples))
+    refuse_same(source, target)
+    with opened(source) as (header, sounds):
+        shape = header.sample_rate_hz, header.channels, header.frames
+        with writer(target, *shape, subtype=subtype, overwrite=overwrite) as put:
+            for sound in sounds:
+                put(quantizer.quantize(sound.samples))
 
 
 def _quantizer(bits: int | None, kind: Kind, law: Law | None, clip_at: float | None) -> Quantizer:

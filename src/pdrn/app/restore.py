@@ -69,6 +69,9 @@ def restore(
     verify: Annotated[
         bool, typer.Option("--verify", help="Read what was written and prove every sample in its cell.")
     ] = False,
+    gaps: Annotated[
+        bool, typer.Option("--gaps", help="Fill in missing samples, NaN in files of floats.")
+    ] = False,
     jobs: Annotated[int, typer.Option(min=1, help="Files at once, each in a process of its own.")] = 1,
     threads: Annotated[int, typer.Option(min=1, help="Threads per file.")] = 1,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object per file.")] = False,
@@ -78,11 +81,15 @@ def restore(
         typer.Option("--raw", help="INPUT and a second argument, OUTPUT, carry samples without a header."),
     ] = False,
     rate: Annotated[int | None, typer.Option(min=1, help="Sample rate of raw samples in hertz.")] = None,
-    channels: Annotated[int, typer.Option(min=1, help="Interleaved channels of raw samples.")] = 1,
-    encoding: Annotated[Encoding, typer.Option(help="How raw input is stored.")] = Encoding.s16le,
+    channels: Annotated[
+        int | None, typer.Option(min=1, help="Interleaved channels of raw samples; one unless given.")
+    ] = None,
+    encoding: Annotated[
+        Encoding | None, typer.Option(help="How raw input is stored; s16le unless given.")
+    ] = None,
     output_encoding: Annotated[
-        Encoding, typer.Option(help="How raw output is stored; not in G.711.")
-    ] = Encoding.f32le,
+        Encoding | None, typer.Option(help="How raw output is stored; f32le unless given, not in G.711.")
+    ] = None,
 ) -> None:
     """Restore quantized sound: every sample stays in its cell.
 
@@ -92,6 +99,7 @@ def restore(
     description = described(bits, step, law, clip_at, converter)
     for_files = {
         "--filename": filename != TEMPLATE,
+        "--gaps": gaps,
         "--jobs": jobs > 1,
         "--json": json,
         "--output": output is not None,
@@ -102,9 +110,9 @@ def restore(
     }
     for_raw = {
         "--rate": rate is not None,
-        "--channels": channels != 1,
-        "--encoding": encoding is not Encoding.s16le,
-        "--output-encoding": output_encoding is not Encoding.f32le,
+        "--channels": channels is not None,
+        "--encoding": encoding is not None,
+        "--output-encoding": output_encoding is not None,
     }
     for name, given in (for_files if raw else for_raw).items():
         if given:
@@ -118,6 +126,7 @@ def restore(
         raise typer.BadParameter(str(error)) from error
     if raw:
         from pdrn.app.piping import restore_raw
+        from pdrn.audio.raw import RawFormat
 
         if rate is None:
             raise typer.BadParameter("raw samples do not tell their rate; pass --rate")
@@ -127,9 +136,14 @@ def restore(
             )
         if len(inputs) > 2:
             raise typer.BadParameter("--raw takes INPUT and OUTPUT; restore one after the other")
-        formats = str(encoding), str(output_encoding), channels
+        read_as = RawFormat(str(encoding or Encoding.s16le), channels or 1)
+        write_as = RawFormat(str(output_encoding or Encoding.f32le), channels or 1)
+        try:
+            levels = description.levels(read_as.subtype)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
         places = inputs[0], inputs[1] if len(inputs) == 2 else "-"
-        restore_raw(restorer, description, rate, formats, places, overwrite, quiet)
+        restore_raw(restorer, levels, rate, (read_as, write_as), places, overwrite, quiet)
         return
     from pdrn.app.batch import Mistake, plan
     from pdrn.app.running import Settings, run_all
@@ -137,11 +151,17 @@ def restore(
     if overwrite and skip_existing:
         raise typer.BadParameter("--overwrite and --skip-existing contradict each other; leave one out")
     try:
-        tasks = plan(inputs, output, filename, recursive, subtype and str(subtype))
+        # Peaks that were cut off rise beyond full scale, which not every format can hold.
+        holds = str(subtype) if subtype else "FLOAT" if clip_at is not None else None
+        tasks = plan(inputs, output, filename, recursive, holds)
     except Mistake as mistake:
         raise typer.BadParameter(str(mistake)) from mistake
     if json and any(task.target == "-" for task in tasks):
         raise typer.BadParameter("standard output carries the sound; leave --json out, or name a file")
-    settings = Settings(restorer, description, subtype and str(subtype), overwrite, skip_existing, verify)
+    if verify and any("-" in (task.source, task.target) for task in tasks):
+        raise typer.BadParameter("what goes through a pipe cannot be read again; leave --verify out")
+    settings = Settings(
+        restorer, description, subtype and str(subtype), overwrite, skip_existing, verify, gaps
+    )
     if not run_all(tasks, settings, jobs, json, quiet):
         raise typer.Exit(1)

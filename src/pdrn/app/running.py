@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
 import os
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from json import dumps
 
 from pdrn.app.batch import Job
+from pdrn.app.workers import side_by_side
 from pdrn.audio.files import AudioError, why
+from pdrn.audio.placing import standard_output
 from pdrn.restoring.blockwise import Progress
 from pdrn.restoring.description import Description
 from pdrn.restoring.recording import Report, restore_file
@@ -34,6 +33,7 @@ class Settings:
     overwrite: bool
     skip_existing: bool
     verify: bool
+    gaps: bool
 
 
 @dataclass(frozen=True)
@@ -67,20 +67,33 @@ class Outcome:
 def run_all(jobs: Sequence[Job], settings: Settings, processes: int, json: bool, quiet: bool) -> bool:
     """Do all jobs, say what became of each, and tell whether none failed."""
     counts: dict[str, int] = {}
-    for outcome in _outcomes(jobs, settings, processes, show=not quiet and sys.stderr.isatty()):
-        counts[outcome.status] = counts.get(outcome.status, 0) + 1
-        if json:
-            print(outcome.as_json(), flush=True)
-        if outcome.error:
-            print(f"pdrn: {outcome.error}", file=sys.stderr)
-        elif not quiet and not json:
-            print(outcome, file=sys.stderr)
+    show = not quiet and sys.stderr.isatty()
+    with closing(_outcomes(jobs, settings, processes, show)) as outcomes:
+        for outcome in outcomes:
+            counts[outcome.status] = counts.get(outcome.status, 0) + 1
+            if json:
+                _print_json(outcome)
+            if outcome.error:
+                print(f"pdrn: {outcome.error}", file=sys.stderr)
+            elif not quiet and not json:
+                print(outcome, file=sys.stderr)
     if len(jobs) > 1 and not quiet and not json:
         print(", ".join(f"{count} {status}" for status, count in counts.items()), file=sys.stderr)
     return "failed" not in counts
 
 
-def _outcomes(jobs: Sequence[Job], settings: Settings, processes: int, show: bool) -> Iterator[Outcome]:
+def _print_json(outcome: Outcome) -> None:
+    """Print an outcome; where nobody reads any more, say so once and carry on."""
+    try:
+        with standard_output() as output:
+            output.write(f"{outcome.as_json()}\n".encode())
+    except AudioError as error:
+        print(f"pdrn: {error}; the sounds are restored without a report", file=sys.stderr)
+
+
+def _outcomes(
+    jobs: Sequence[Job], settings: Settings, processes: int, show: bool
+) -> Generator[Outcome, None, None]:
     processes = min(processes, len(jobs))
     if processes == 1:
         for job in jobs:
@@ -89,39 +102,12 @@ def _outcomes(jobs: Sequence[Job], settings: Settings, processes: int, show: boo
                 print(_CLEAR, end="", file=sys.stderr)
             yield outcome
         return
-    # Processes that are not forked: threads of the libraries do not survive a fork.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, context, initializer=_deaf) as executor:
-        try:
-            futures = {executor.submit(_run_alone, job, settings): job for job in jobs}
-            for future in as_completed(futures):
-                yield _result(future, futures[future])
-        except BaseException:
-            for child in multiprocessing.active_children():
-                with contextlib.suppress(OSError):
-                    os.kill(child.pid or 0, signal.SIGINT)
-            executor.shutdown(cancel_futures=True)
-            raise
-
-
-def _result(future: Future[Outcome], job: Job) -> Outcome:
-    try:
-        return future.result()
-    except BrokenProcessPool:
-        return Outcome(job, error=f"{job.source}: a process was killed; is memory short? try fewer jobs")
-
-
-def _deaf() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _run_alone(job: Job, settings: Settings) -> Outcome:
-    """Run a job in a process of its own, which hears an interrupt only while it works."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return _run(job, settings, None)
-    finally:
-        _deaf()
+    work = partial(_run, settings=settings, progress=None)
+    with closing(side_by_side(work, jobs, processes)) as results:
+        for job, result in results:
+            yield result or Outcome(
+                job, error=f"{job.source}: its process was killed; is memory short? try fewer jobs"
+            )
 
 
 def _run(job: Job, settings: Settings, progress: Progress | None) -> Outcome:
@@ -138,6 +124,7 @@ def _run(job: Job, settings: Settings, progress: Progress | None) -> Outcome:
             subtype=settings.subtype,
             overwrite=settings.overwrite,
             verify=settings.verify,
+            gaps=settings.gaps,
             progress=progress,
         )
         return Outcome(job, report)

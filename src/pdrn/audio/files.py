@@ -140,34 +140,50 @@ def read(source: Source) -> Sound:
     return replace(pieces[0], samples=np.concatenate([piece.samples for piece in pieces], axis=-1))
 
 
-def blocks(source: Source, block_length: int = 65536) -> Iterator[Sound]:
+def blocks(source: Source, block_length: int = 65536, *, gaps: bool = False) -> Iterator[Sound]:
     """Read a sound file as a sequence of sounds of `block_length` frames, the last one shorter.
 
     Memory use does not depend on the length of the file, only on the block's and the number of channels.
-    The errors of `read` come when the place is reached.
+    The errors of `read` come when the place is reached. With `gaps`, NaN is none: it marks missing samples.
     """
     if block_length < 1:
         raise ValueError(f"a block needs at least one frame, got {block_length}")
-    return _blocks(source, block_length)
+    return _blocks(source, block_length, gaps)
 
 
-def _blocks(source: Source, block_length: int | None) -> Iterator[Sound]:
+@contextmanager
+def opened(
+    source: Source, block_length: int | None = 65536, *, gaps: bool = False
+) -> Iterator[tuple[Info, Iterator[Sound]]]:
+    """Open a source once, for its header and its blocks: a pipe cannot be opened again."""
     with _opened(source) as (name, file, header):
         length = block_length or max(_BLOCK_VALUES // header.channels, 1)
-        done = 0
-        while len(block := _next_block(file, length, name, done)):
-            if not np.isfinite(block).all():
-                frame, channel = np.argwhere(~np.isfinite(block))[0]
-                raise AudioError(
-                    f"{name}: frame {done + frame} of channel {channel} is NaN or infinite; repair it"
-                )
-            done += len(block)
-            samples = block[:, 0] if header.channels == 1 else block.T
-            yield Sound(samples, header.sample_rate_hz, header.subtype)
-        if done == 0:
-            raise AudioError(f"{name} holds no samples; there is nothing to do")
-        if header.frames is not None and done < header.frames:
-            raise AudioError(f"{name} ends at frame {done} of {header.frames}; get the whole file")
+        yield header, _sounds(name, file, header, length, gaps)
+
+
+def _blocks(source: Source, block_length: int | None, gaps: bool = False) -> Iterator[Sound]:
+    with opened(source, block_length, gaps=gaps) as (_, sounds):
+        yield from sounds
+
+
+def _sounds(
+    name: str, file: soundfile.SoundFile, header: Info, block_length: int, gaps: bool
+) -> Iterator[Sound]:
+    done = 0
+    while len(block := _next_block(file, block_length, name, done)):
+        damaged = np.isinf(block) if gaps else ~np.isfinite(block)
+        if damaged.any():
+            frame, channel = np.argwhere(damaged)[0]
+            raise AudioError(
+                f"{name}: frame {done + frame} of channel {channel} is NaN or infinite; repair it"
+            )
+        done += len(block)
+        samples = block[:, 0] if header.channels == 1 else block.T
+        yield Sound(samples, header.sample_rate_hz, header.subtype)
+    if done == 0:
+        raise AudioError(f"{name} holds no samples; there is nothing to do")
+    if header.frames is not None and done < header.frames:
+        raise AudioError(f"{name} ends at frame {done} of {header.frames}; get the whole file")
 
 
 def resample(sound: Sound, sample_rate_hz: int) -> Sound:
@@ -265,11 +281,10 @@ def _temporary_copy(source: BinaryIO, name: str) -> Iterator[BinaryIO]:
 def unnamed_file() -> Iterator[BinaryIO]:
     """Open a temporary file that is gone when it is closed."""
     try:
-        stream = tempfile.TemporaryFile()  # noqa: SIM115 (closed below)
+        with tempfile.TemporaryFile() as stream:
+            yield stream
     except OSError as error:
         raise AudioError(f"there is no temporary space: {why(error)}; set TMPDIR, or name a file") from error
-    with stream:
-        yield stream
 
 
 def why(error: Exception) -> str:

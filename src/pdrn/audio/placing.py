@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from pdrn.audio.files import AudioError, unnamed_file, why
+from pdrn.audio.files import AudioError, standard_input, unnamed_file, why
 
 Target = str | os.PathLike[str]
 
@@ -39,18 +39,29 @@ def whole_or_gone(target: Target, overwrite: bool) -> Iterator[BinaryIO]:
     try:
         with stream:
             yield stream
-            try:
-                os.fsync(stream.fileno())
-                _check(path, overwrite)
-                temporary = _place(stream, temporary, path, overwrite)
-            except FileExistsError as error:
-                raise AudioError(_there_already(path)) from error
-            except OSError as error:
-                raise AudioError(f"{target} cannot be written: {why(error)}; choose another place") from error
+            stream.flush()
+            os.fsync(stream.fileno())
+            _check(path, overwrite)
+            temporary = _place(stream, temporary, path, overwrite)
+    except FileExistsError as error:
+        raise AudioError(_there_already(path)) from error
+    except OSError as error:  # of closing too: what is left in the buffer fails again there
+        raise AudioError(f"{target} cannot be written: {why(error)}; choose another place") from error
     finally:
         if temporary:
             with suppress(OSError):
                 temporary.unlink()
+
+
+def refuse_same(source: object, target: Target) -> None:
+    """Refuse an output that is the file which the input comes from: it would be lost."""
+    if isinstance(source, str | os.PathLike) and os.path.exists(target):
+        try:
+            status = os.fstat(standard_input().fileno()) if os.fspath(source) == "-" else os.stat(source)
+        except (OSError, ValueError):  # whoever reads it says why
+            return
+        if os.path.samestat(status, os.stat(target)):
+            raise AudioError(f"{target} is the input; choose another name for the output")
 
 
 def _check(path: Path, overwrite: bool) -> None:

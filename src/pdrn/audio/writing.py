@@ -151,19 +151,26 @@ def writer(
     target: Target,
     sample_rate_hz: int,
     channels: int = 1,
+    frames: int | None = None,
     *,
     subtype: str = "PCM_24",
     format: str | None = None,
     overwrite: bool = False,
+    check: Callable[[BinaryIO], None] | None = None,
 ) -> Iterator[Put]:
     """Write a sound file block by block: yields a function that takes samples and, optionally, cells.
 
     The file appears under its name when the block of code ends well, and never otherwise. Parameters are
-    those of `write`.
+    those of `write`. Where it is known beforehand how many `frames` there will be, what is too long for a
+    format is refused at once, and a WAV file is written as RF64, its form for more than 4 GB.
+    A `check` looks at the complete file before it has its name, and may raise.
     """
-    to_stdout = os.fspath(target) == "-"
-    format = format or ("WAV" if to_stdout else _format_of(Path(target)))
-    _check_output(format, subtype, sample_rate_hz, channels)
+    chosen = format or format_of(target)
+    _check_output(chosen, subtype, sample_rate_hz, channels)
+    if format is None and chosen == "WAV" and not _fits(frames or 0, channels, chosen, subtype):
+        chosen = "RF64"
+    format = chosen
+    _check_length(frames or 0, channels, format, subtype)
     with whole_or_gone(target, overwrite) as stream:
         try:
             file = soundfile.SoundFile(
@@ -180,34 +187,35 @@ def writer(
                 f"there are no {format} files of {channels} channels at {sample_rate_hz} Hz; write WAV"
             ) from error
         with file:
-            frames = 0
+            written = 0
 
             def put(samples: ArrayLike, cells: Cells | None = None) -> None:
-                nonlocal frames
+                nonlocal written
                 block = _as_stored(settle(samples, cells, subtype), subtype)
                 if block.ndim == 0 or block.shape[:-1] != (
                     () if channels == 1 and block.ndim == 1 else (channels,)
                 ):
                     raise AudioError(f"need {channels} channels, got samples of shape {block.shape}")
-                frames += block.shape[-1]
-                if format not in ("RF64", "FLAC") and frames * channels * _BYTES[subtype] > _LARGEST_FILE:
-                    raise AudioError(f"more than 4 GB do not fit into {format}; write RF64 or FLAC")
+                written += block.shape[-1]
+                _check_length(written, channels, format, subtype)
                 try:
                     file.write(block.T)
                 except (soundfile.SoundFileError, AssertionError) as error:
                     raise AudioError(f"{target} cannot be written; is the disk full?") from error
 
             yield put
-        if frames == 0:
+        if written == 0:
             raise AudioError(f"{target}: there are no samples to write")
-        if format == "AIFF" and _BYTES[subtype] * channels == 1 and frames % 2:
+        if format == "AIFF" and _BYTES[subtype] * channels == 1 and written % 2:
             raise AudioError(
-                f"8-bit AIFF files count samples in pairs and would gain one after these {frames}; write WAV"
+                f"8-bit AIFF files count samples in pairs and would gain one after these {written}; write WAV"
             )
         _forget_time(stream.fileno())
         stream.seek(0)
-        if not _is_whole(stream, frames):
+        if not _is_whole(stream, written):
             raise AudioError(f"{target} cannot be written; is the disk full?")
+        if check is not None:
+            check(stream)
 
 
 def _check_output(format: str, subtype: str, sample_rate_hz: int, channels: int) -> None:
@@ -231,6 +239,16 @@ def _check_output(format: str, subtype: str, sample_rate_hz: int, channels: int)
             f"FLAC files have no sample rate of {sample_rate_hz} Hz, above 65535 only tens up to 655350; "
             "write WAV"
         )
+
+
+def _fits(frames: int, channels: int, format: str, subtype: str) -> bool:
+    """Tell whether a format can count so many frames."""
+    return format in ("RF64", "FLAC") or frames * channels * _BYTES[subtype] <= _LARGEST_FILE
+
+
+def _check_length(frames: int, channels: int, format: str, subtype: str) -> None:
+    if not _fits(frames, channels, format, subtype):
+        raise AudioError(f"more than 4 GB do not fit into {format}; write RF64 or FLAC")
 
 
 def _as_stored(settled: NDArray[np.float64], subtype: str) -> NDArray[Any]:
@@ -257,11 +275,14 @@ def _is_whole(stream: BinaryIO, frames: int) -> bool:
         return False
 
 
-def _format_of(path: Path) -> str:
+def format_of(target: Target) -> str:
+    """Return the format that a file's name tells, WAV for standard output."""
+    if os.fspath(target) == "-":
+        return "WAV"
     try:
-        return FORMAT_OF_SUFFIX[path.suffix.lower()]
+        return FORMAT_OF_SUFFIX[Path(target).suffix.lower()]
     except KeyError:
         known = ", ".join(FORMAT_OF_SUFFIX)
         raise AudioError(
-            f"{path} does not tell a format that can be written; end it in one of {known}"
+            f"{target} does not tell a format that can be written; end it in one of {known}"
         ) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypedDict
 
 import numpy as np
@@ -99,12 +99,26 @@ class Description:
             return ClippedLevels(levels, self.clip_at)
         return levels if self.step is not None else BoundedLevels(levels)
 
-    def levels(self) -> Levels:
-        """Return the levels without looking at any sample, for streams."""
-        named = self._named()
-        if named is None and self.clip_at is None:
+    def levels(self, subtype: str | None = None) -> Levels:
+        """Return the levels without looking at any sample, for streams; a subtype says how it stores them."""
+        named = self._named_or_stored(subtype)
+        if named is None:
             raise ValueError("a stream does not tell its levels beforehand; pass bits, step, law or clip_at")
-        return self._ended(named or AnyLevels())
+        return self._ended(named)
+
+    def _named_or_stored(self, subtype: str | None) -> Levels | None:
+        """Return the levels that are named, or that the way of storing leaves no doubt about, if any."""
+        named = self._named()
+        if named is None and subtype in _LAW_OF_SUBTYPE:
+            return replace(self, law=_LAW_OF_SUBTYPE[subtype])._named()
+        if named is None and self.clip_at is not None:
+            return self._stored(subtype) or AnyLevels()
+        return named
+
+    def _stored(self, subtype: str | None) -> Levels | None:
+        """Return the levels of PCM that is stored so."""
+        bits = PCM_BITS.get(subtype or "")
+        return self._with_edges(UniformLevels(MidTread(bits).step, bits)) if bits else None
 
     def levels_of(self, samples: NDArray[np.float64], subtype: str | None = None) -> Levels:
         """Return the levels of these samples, which may be the beginning of more.
@@ -122,16 +136,14 @@ class Description:
             If they are none that were named, or `Undetected` if none were named and none can be told.
         """
         known = samples[~np.isnan(samples)]
-        named = self._named()
-        if named is None and subtype in _LAW_OF_SUBTYPE and not self.truncated:
-            named = LawLevels(_LAW_OF_SUBTYPE[subtype])
-        if named is None and self.clip_at is not None:
-            stored = PCM_BITS.get(subtype or "")
-            named = self._with_edges(UniformLevels(MidTread(stored).step, stored)) if stored else AnyLevels()
+        named = self._named_or_stored(subtype)
         if named is None:
             try:
                 return self._with_edges(_detected(known if np.isnan(samples).any() else samples))
             except Undetected as reason:
+                stored = self._stored(subtype)
+                if stored and known.size and (known == known[0]).all():  # silence: nothing else is told
+                    return self._ended(stored)
                 raise Undetected(f"the levels cannot be told, pass bits, step or law: {reason}") from reason
         try:
             named.cells(known)

@@ -7,15 +7,16 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdrn.audio.cells import Cells
-from pdrn.audio.files import PCM_BITS, AudioError, Sound, Source, blocks, info
-from pdrn.audio.placing import Target
-from pdrn.audio.writing import FORMAT_OF_SUFFIX, writer
+from pdrn.audio.files import PCM_BITS, AudioError, Sound, Source, blocks, opened
+from pdrn.audio.placing import Target, refuse_same
+from pdrn.audio.writing import format_of, writer
 from pdrn.restoring.blockwise import Progress, Restored
 from pdrn.restoring.description import Description
 from pdrn.restoring.levels import BoundedLevels, ClippedLevels, Levels, cells_of, step_of
@@ -58,6 +59,7 @@ def restore_file(
     subtype: str | None = None,
     overwrite: bool = False,
     verify: bool = False,
+    gaps: bool = False,
     progress: Progress | None = None,
 ) -> Report:
     """Restore a sound file into another, which appears when it is complete and not otherwise.
@@ -65,39 +67,42 @@ def restore_file(
     `Restorer.restore_file` says what the parameters are.
     """
     began = time.perf_counter()
-    if verify and not (_is_path(source) and _is_path(target)):
+    if verify and (_is_pipe(source) or _is_pipe(target)):
         raise AudioError("what comes from or goes to a pipe cannot be read again; verify files on disk")
-    if isinstance(source, str | os.PathLike) and _is_same(source, target):
-        raise AudioError(f"{target} is the input; choose another name for the output")
-    sounds = blocks(source, BLOCK_LENGTH)
-    head = list(_head(sounds))
-    first = head[0]
+    refuse_same(source, target)
     name = str(source) if isinstance(source, str | os.PathLike) else "the sound"
-    subtype = subtype or deeper(first.subtype, FORMAT_OF_SUFFIX.get(Path(target).suffix.lower(), "WAV"))
+    frames = 0
     try:
-        samples = np.concatenate([_rows(sound) for sound in head], axis=-1)
-        levels = fitting(description.levels_of(samples, first.subtype), subtype)
-        cells = (cells_of(_rows(sound), levels) for sound in itertools.chain(head, sounds))
-        total = info(source).frames if _is_path(source) else None
-        frames = 0
-        with writer(
-            target, first.sample_rate_hz, first.channels, subtype=subtype, overwrite=overwrite
-        ) as put:
-            for restored in restore(cells, first.sample_rate_hz, step_of(levels), total, progress):
-                put(restored.samples, restored.cells)
-                frames += restored.samples.shape[-1]
+        with opened(source, BLOCK_LENGTH, gaps=gaps) as (header, sounds):
+            rate, total = header.sample_rate_hz, header.frames
+            head = list(_head(sounds))
+            subtype = subtype or deeper(header.subtype, format_of(target))
+            samples = np.concatenate([_rows(sound) for sound in head], axis=-1)
+            levels = fitting(description.levels_of(samples, header.subtype), subtype)
+            cells = (cells_of(_rows(sound), levels) for sound in itertools.chain(head, sounds))
+            with writer(
+                target,
+                rate,
+                header.channels,
+                total,
+                subtype=subtype,
+                overwrite=overwrite,
+                check=partial(_verify, source, target, levels, gaps) if verify else None,
+            ) as put:
+                step = None if gaps else step_of(levels)
+                for restored in restore(cells, rate, step, total, progress):
+                    put(restored.samples, restored.cells)
+                    frames += restored.samples.shape[-1]
     except AudioError:
         raise
     except ValueError as error:
         raise AudioError(f"{name}: {error}") from error
-    if verify:
-        _verify(source, target, levels)
     return Report(
         input=name,
         output=str(target),
         levels=str(levels),
-        sample_rate_hz=first.sample_rate_hz,
-        channels=first.channels,
+        sample_rate_hz=rate,
+        channels=header.channels,
         frames=frames,
         subtype=subtype,
         seconds=time.perf_counter() - began,
@@ -126,12 +131,10 @@ def fitting(levels: Levels, subtype: str) -> Levels:
     return BoundedLevels(levels) if subtype in PCM_BITS and not isinstance(levels, ClippedLevels) else levels
 
 
-def _is_path(place: Source | Target) -> bool:
-    return isinstance(place, str | os.PathLike) and os.fspath(place) != "-"
-
-
-def _is_same(source: Target, target: Target) -> bool:
-    return os.path.exists(source) and os.path.exists(target) and os.path.samefile(source, target)
+def _is_pipe(place: Source | Target) -> bool:
+    if not isinstance(place, str | os.PathLike) or os.fspath(place) == "-":
+        return True
+    return os.path.exists(place) and not os.path.isfile(place)
 
 
 def _rows(sound: Sound) -> NDArray[np.float64]:
@@ -148,10 +151,11 @@ def _head(sounds: Iterator[Sound]) -> Iterator[Sound]:
             return
 
 
-def _verify(source: Source, target: Target, levels: Levels) -> None:
+def _verify(source: Source, target: Target, levels: Levels, gaps: bool, written: BinaryIO) -> None:
     """Read input and output again, and refuse a sample outside its cell or a length that differs."""
-    inputs = (cells_of(_rows(sound), levels) for sound in blocks(source, BLOCK_LENGTH))
-    outputs = (_rows(sound) for sound in blocks(os.fspath(target), BLOCK_LENGTH))
+    written.seek(0)
+    inputs = (cells_of(_rows(sound), levels) for sound in blocks(source, BLOCK_LENGTH, gaps=gaps))
+    outputs = (_rows(sound) for sound in blocks(written, BLOCK_LENGTH))
     for cells, samples in itertools.zip_longest(inputs, outputs):
         if cells is None or samples is None or cells.shape != samples.shape:
             raise AudioError(f"{target} is not as long as the input; write it again")

@@ -150,6 +150,7 @@ class Restorer:
         subtype: str | None = None,
         overwrite: bool = False,
         verify: bool = False,
+        gaps: bool = False,
         progress: Progress | None = None,
         **levels: Unpack[LevelOptions],
     ) -> Report:
@@ -167,6 +168,8 @@ class Restorer:
             Replace a file that is there already, instead of refusing.
         verify : bool
             Read both files again, and prove that every sample is in its cell.
+        gaps : bool
+            Take NaN in files of floats for missing samples, instead of refusing it.
         progress : callable, optional
             Called with the number of frames that are done, and of all where that is known.
         **levels
@@ -185,6 +188,7 @@ class Restorer:
             subtype=subtype,
             overwrite=overwrite,
             verify=verify,
+            gaps=gaps,
             progress=progress,
         )
 
