@@ -211,6 +211,14 @@ def test_networks_that_are_not_the_papers_have_a_table_of_their_own(corpus, tmp_
     assert "Table 1" not in text
 
 
+def test_a_finished_run_with_an_empty_log_is_named(runs, tmp_path):
+    shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
+    run = runs_in(tmp_path)[0]
+    (run.folder / "log.jsonl").write_text("")
+    with pytest.raises(ValueError, match=f"the log of .*{run.folder.name} is empty; remove that folder"):
+        write_report(tmp_path, tmp_path / "report")
+
+
 def test_folders_without_runs_are_refused(tmp_path):
     with pytest.raises(ValueError, match="no finished run"):
         write_report(tmp_path, tmp_path / "report")

@@ -312,6 +312,27 @@ def test_states_of_another_network_are_refused(corpus, tmp_path):
     assert len(run.log()) == 1
 
 
+def test_states_of_another_run_are_refused(corpus, tmp_path):
+    other = quickly(config(seed=1), corpus, tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        quickly(config(), corpus, tmp_path, watcher=StopAfter(40))
+    run = Run(tmp_path / run_name(config(), corpus.checksum))
+    (run.folder / "state.safetensors").write_bytes((other.folder / "state.safetensors").read_bytes())
+    with pytest.raises(ValueError, match=f"is of the run {other.folder.name}; remove it to start"):
+        quickly(config(), corpus, tmp_path)
+
+
+def test_a_log_that_lacks_epochs_of_the_state_is_refused(corpus, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        quickly(config(), corpus, tmp_path, watcher=StopAfter(2 * 29 + 1))
+    run = Run(tmp_path / run_name(config(), corpus.checksum))
+    (run.folder / "log.jsonl").write_text(json.dumps(run.log()[1]) + "\n")
+    with pytest.raises(ValueError, match=r"a state after epoch 2, but a log of 1 epochs; remove state"):
+        quickly(config(), corpus, tmp_path)
+    (run.folder / "state.safetensors").unlink()
+    assert [entry["epoch"] for entry in quickly(config(), corpus, tmp_path).log()] == [1, 2, 3, 4]
+
+
 def test_two_processes_do_not_train_in_one_folder(corpus, tmp_path):
     run = Run(tmp_path / run_name(config(), corpus.checksum))
     with run.locked(), pytest.raises(ValueError, match="another process is training"):

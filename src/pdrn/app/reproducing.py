@@ -71,7 +71,7 @@ def _train(configs: Sequence[Config], corpus: Corpus, out: Path, jobs: int) -> N
     if jobs > 1:
         console = Console(stderr=True, highlight=False)
         for number, (config, run) in enumerate(train_all(missing, corpus, out, jobs), 1):
-            error = min(entry["dev_mse"] for entry in run.log())
+            error = min(entry["dev_mse"] for entry in run.whole_log())
             console.print(f"{number}/{len(missing)}  {title(config)}  dev {1e4 * error:.3f}e-4")
         return
     from pdrn.app.training import display

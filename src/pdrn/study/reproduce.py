@@ -108,7 +108,7 @@ class Study:
 
         def error(kind: Kind, value: float) -> float:
             config = self.config(kind, self.depth_for_lambda, value)
-            log = Run(Path(out) / run_name(config, corpus.checksum)).log()
+            log = Run(Path(out) / run_name(config, corpus.checksum)).whole_log()
             return float(min(entry["dev_mse"] for entry in log))
 
         return {

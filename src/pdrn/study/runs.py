@@ -99,12 +99,23 @@ class Run:
                 break
         return entries
 
-    def forget_after(self, epoch: int) -> list[Entry]:
-        """Cut the log off after an epoch, and return what is left."""
+    def whole_log(self) -> list[Entry]:
+        """Return the log of a run that is done, refusing an empty one."""
+        entries = self.log()
+        if not entries:
+            raise ValueError(f"the log of {self.folder} is empty; remove that folder to train it again")
+        return entries
+
+    def forget_after(self, epoch: int) -> None:
+        """Cut the log off after an epoch, refusing one that does not have all epochs until then."""
         kept = [entry for entry in self.log() if entry["epoch"] <= epoch]
+        if [entry["epoch"] for entry in kept] != list(range(1, epoch + 1)):
+            raise ValueError(
+                f"{self.folder} has a state after epoch {epoch}, but a log of {len(kept)} epochs; "
+                "remove state.safetensors there to start this run again"
+            )
         with whole_or_gone(self.folder / "log.jsonl", overwrite=True) as stream:
             stream.write("".join(json.dumps(entry) + "\n" for entry in kept).encode())
-        return kept
 
     def append(self, entry: Entry) -> None:
         """Add an epoch to the log."""
@@ -115,12 +126,12 @@ class Run:
         """Write where training stands; what stood there before is replaced at once."""
         with open(self.folder / "log.jsonl", "ab") as log:
             os.fsync(log.fileno())  # the log is never behind the state
-        contents = safetensors.numpy.save(tensors, {STATE_KEY: json.dumps(facts)})
+        contents = safetensors.numpy.save(tensors, {STATE_KEY: json.dumps({"run": self.folder.name} | facts)})
         with whole_or_gone(self.folder / "state.safetensors", overwrite=True) as stream:
             stream.write(contents)
 
     def load_state(self, wanted: dict[str, tuple[int, ...]]) -> tuple[Tensors, dict[str, Any]] | None:
-        """Return where training stands, or None if nothing is there; refuse what is of another network."""
+        """Return where training stands, or None if nothing is there; refuse what is of another run."""
         path = self.folder / "state.safetensors"
         if not path.exists():
             return None
@@ -132,6 +143,10 @@ class Run:
             raise ValueError(f"{path} is no training state; remove it to start this run again") from error
         if {name: part.shape for name, part in tensors.items()} != wanted:
             raise ValueError(f"{path} is of another network; remove it to start this run again")
+        begun_as = ((self.record() or {}).get("goes_on_from") or {}).get("run")
+        # States from before they were named have no name; after a shorter run they may still have its name.
+        if (name := facts.get("run")) not in (None, self.folder.name, begun_as):
+            raise ValueError(f"{path} is of the run {name}; remove it to start this run again")
         return tensors, facts
 
     def save_network(self, name: str, network: Network, provenance: Provenance) -> None:

@@ -86,7 +86,7 @@ def tables(runs: Iterable[Run]) -> dict[Setting, Table]:
         setting = Setting(
             config.recipe, int(data.bits[0]), data.length, record["corpus"], record["corpus_sha256"]
         )
-        result, table = Result(run, config, run.log()), found.setdefault(setting, {})
+        result, table = Result(run, config, run.whole_log()), found.setdefault(setting, {})
         if place not in table or _rank(result) > _rank(table[place]):
             table[place] = result
     return {setting: dict(sorted(table.items())) for setting, table in sorted(found.items(), key=_by_name)}
@@ -95,7 +95,7 @@ def tables(runs: Iterable[Run]) -> dict[Setting, Table]:
 def others(runs: Iterable[Run]) -> list[Result]:
     """Return the finished runs that have no place in Table 1, the best first."""
     done = [run for run in runs if run.is_done and run.record() is not None]
-    results = [Result(run, run.config(), run.log()) for run in done if place_of(run.config()) is None]
+    results = [Result(run, run.config(), run.whole_log()) for run in done if place_of(run.config()) is None]
     return sorted(results, key=lambda result: result.best["dev_ratio"])
 
 
