@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -18,6 +19,8 @@ import soundfile
 from pdrn.audio.corpus import Corpus
 from pdrn.nets import checkpoint
 from pdrn.study.config import from_table, load, run_name
+from pdrn.study.data import TrainingData
+from pdrn.study.learner import Learner, start
 from pdrn.study.runs import Run
 from pdrn.study.train import Watcher, train
 
@@ -77,6 +80,19 @@ def test_it_learns(corpus, tmp_path):
     assert network.architecture == config().architecture
     assert provenance.corpus_sha256 == corpus.checksum
     assert provenance.training["epoch"] == log[-1]["best_epoch"]
+
+
+@pytest.mark.parametrize("steps", [1, 13])
+def test_what_is_kept_has_learned_all_steps(corpus, tmp_path, steps):
+    settings = config(budget={"epochs": 0, "steps": steps})
+    run = quickly(settings, corpus, tmp_path)
+    last, first = weights_of(run)["W.0"], start(settings)["W.0"]
+    assert not np.array_equal(last, first.astype(np.float32))
+    learner = Learner(settings, steps)
+    for examples in islice(TrainingData.read(corpus, settings).batches(0), steps):
+        learner.learn(examples)
+    learner.follow()
+    assert np.allclose(last, learner.network().weights["W.0"], atol=1e-6)
 
 
 def test_the_folder_says_what_the_run_is(corpus, tmp_path):

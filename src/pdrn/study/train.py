@@ -221,6 +221,7 @@ class _Training:
         }
 
     def _measure(self) -> Entry:
+        self.learner.follow()
         measured = self.dev.measured(self.learner.restorer())
         ratio = float(np.mean([at.ratio for at in measured]))
         if ratio < self.best.ratio:
