@@ -211,6 +211,43 @@ def test_a_longer_budget_goes_on_from_a_shorter_one(corpus, tmp_path):
     assert all(np.array_equal(part, weights_of(whole)[name]) for name, part in weights_of(longer).items())
 
 
+def without_a_field(run, folder):
+    """Make a run one from before there was a weighting, when it had another name."""
+    record = run.record()
+    del record["config"]["architecture"]["weighting"]
+    run.folder.rename(folder)
+    (folder / "run.json").write_text(json.dumps(record))
+
+
+def test_runs_from_before_a_field_was_there_are_found(corpus, tmp_path):
+    settings, longer = (config(recipe="paper", budget={"epochs": epochs}) for epochs in (1, 2))
+    run = quickly(settings, corpus, tmp_path)
+    without_a_field(run, tmp_path / "old")
+    assert quickly(settings, corpus, tmp_path, watcher=StopAfter(1)).folder == tmp_path / "old"
+    assert (
+        quickly(longer, corpus, tmp_path, watcher=StopAfter(1)).record()["goes_on_from"]["run"]
+        == run.folder.name
+    )
+
+
+def test_a_field_that_a_run_did_not_have_is_not_the_recipes(corpus, tmp_path):
+    run = quickly(config(budget={"epochs": 1}), corpus, tmp_path)
+    record = run.record()
+    del record["config"]["optimiser"]["clip_norm"]
+    (run.folder / "run.json").write_text(json.dumps(record))
+    assert config().optimiser.clip_norm > 0
+    assert run.config().optimiser.clip_norm == 0
+
+
+@pytest.mark.parametrize(("first", "then"), [({}, {"patience": 2}), ({"patience": 9}, {})])
+def test_a_run_with_patience_neither_goes_on_from_another_nor_is_gone_on_from(corpus, tmp_path, first, then):
+    def settings(epochs, budget):
+        return config(recipe="paper", optimiser={"learning_rate": 1e-12}, budget={"epochs": epochs} | budget)
+
+    quickly(settings(4, first), corpus, tmp_path)
+    assert "goes_on_from" not in quickly(settings(5, then), corpus, tmp_path).record()
+
+
 @pytest.mark.parametrize("kind", ["LISTA", "ResidualNetwork", "LearnedPrimalDual", "DeepPrimalDual"])
 @pytest.mark.parametrize("map", [DENSE["map"], FILTERS], ids=["dense", "convolutional"])
 def test_the_neighbours_are_trained_by_the_same_engine(corpus, tmp_path, kind, map):

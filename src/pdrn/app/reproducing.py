@@ -11,10 +11,10 @@ from rich.table import Table as RichTable
 
 from pdrn.app.training import clock
 from pdrn.audio.corpus import Corpus
-from pdrn.study.config import Config, run_name
+from pdrn.study.config import Config
 from pdrn.study.paper import KINDS
 from pdrn.study.reproduce import Study, multiplications, train_all
-from pdrn.study.runs import Run
+from pdrn.study.runs import run_for
 from pdrn.study.tables import place_of
 
 TYPICAL_SHARE_OF_FLOOR = 0.75
@@ -45,7 +45,7 @@ def show_plan(study: Study, corpus: Corpus, out: Path, jobs: int) -> None:
     for config in study.second_part(lambdas):
         parts.append((config, title(config).partition("lambda")[0] + "lambda as chosen"))
     for config, name in parts:
-        log = Run(out / run_name(config, corpus.checksum)).log()
+        log = run_for(config, corpus.checksum, out).log()
         done = log[-1]["epoch"] if log else 0
         left = multiplications(config, corpus) * (1 - done / config.budget.epochs)
         total += left
@@ -67,7 +67,7 @@ def train_grid(study: Study, corpus: Corpus, out: Path, jobs: int) -> None:
 
 
 def _train(configs: Sequence[Config], corpus: Corpus, out: Path, jobs: int) -> None:
-    missing = [c for c in configs if not Run(out / run_name(c, corpus.checksum)).is_done]
+    missing = [c for c in configs if not run_for(c, corpus.checksum, out).is_done]
     if jobs > 1:
         console = Console(stderr=True, highlight=False)
         for number, (config, run) in enumerate(train_all(missing, corpus, out, jobs), 1):

@@ -203,7 +203,12 @@ def from_table(table: Mapping[str, Any]) -> Config:
     base = RECIPES.get(recipe, {})
     if "budget" in table:  # one of three is set: what the recipe sets would be a second
         base = {name: part for name, part in base.items() if name != "budget"}
-    config: Config = _made(Config, _merged(base, table), "the configuration")
+    return from_complete_table(_merged(base, table))
+
+
+def from_complete_table(table: Mapping[str, Any]) -> Config:
+    """Make a configuration of what ``as_table`` returned; a field that is newer than that has its default."""
+    config: Config = _made(Config, table, "the configuration")
     return config
 
 

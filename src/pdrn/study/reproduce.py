@@ -23,11 +23,11 @@ from pdrn.audio.corpus import Corpus
 from pdrn.audio.placing import whole_or_gone
 from pdrn.audio.quantizers import MidRise
 from pdrn.study import paper
-from pdrn.study.config import RECIPES, Config, from_table, run_name
+from pdrn.study.config import RECIPES, Config, from_table
 from pdrn.study.evaluate import evaluate
 from pdrn.study.methods import FRAME_LENGTH, Method, method_named, network_method
 from pdrn.study.paper import KINDS, MEMORY, Kind
-from pdrn.study.runs import Run, runs_in
+from pdrn.study.runs import Run, run_for, runs_in
 from pdrn.study.tables import Setting, Table, best, tables
 
 LAMBDAS = (1e-9, 1e-8, 1e-7)
@@ -108,7 +108,7 @@ class Study:
 
         def error(kind: Kind, value: float) -> float:
             config = self.config(kind, self.depth_for_lambda, value)
-            log = Run(Path(out) / run_name(config, corpus.checksum)).whole_log()
+            log = run_for(config, corpus.checksum, out).whole_log()
             return float(min(entry["dev_mse"] for entry in log))
 
         return {

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,11 @@ import numpy as np
 from pdrn.audio.corpus import Corpus
 from pdrn.audio.files import why
 from pdrn.nets.checkpoint import Provenance
-from pdrn.study.config import Config, as_table, run_name
+from pdrn.study.config import Config, as_table
 from pdrn.study.data import DevelopmentData, TrainingData
 from pdrn.study.learner import Learner, learning_rate
 from pdrn.study.machine import fastest_threads, repeatable
-from pdrn.study.runs import Entry, Run, code_version, runs_in
+from pdrn.study.runs import Entry, Run, code_version, run_for, shorter_run
 
 SECONDS_BETWEEN_STATES = 60.0
 """State is written after an epoch, but not more often than this: a kill costs a minute or an epoch."""
@@ -76,7 +75,7 @@ def train(
     seconds_between_states
         The state is written after an epoch, but not more often than this.
     """
-    run = Run(Path(out) / run_name(config, corpus.checksum))
+    run = run_for(config, corpus.checksum, out)
     if run.is_done:
         return run
     with _clear_errors(run), run.locked():
@@ -94,6 +93,7 @@ def _prepared(run: Run, config: Config, corpus: Corpus, threads: int) -> _Traini
     record = run.record()
     if record is None:
         record = {
+            "name": run.name,
             "config": as_table(config),
             "code": code_version(),
             "corpus": corpus.folder.name,
@@ -106,9 +106,9 @@ def _prepared(run: Run, config: Config, corpus: Corpus, threads: int) -> _Traini
             "total_steps": _total_steps(config, data),
             "files_too_short": data.left_out,
         }
-        shorter = _shorter(run, record)
+        shorter = shorter_run(config, corpus.checksum, run.folder.parent, threads)
         if shorter:
-            record["goes_on_from"] = {"run": shorter.folder.name, "code": (shorter.record() or {})["code"]}
+            record["goes_on_from"] = {"run": shorter.name, "code": (shorter.record() or {})["code"]}
         run.begin(record, shorter)
     return _Training(run, config, record, data, dev)
 
@@ -125,28 +125,6 @@ def _total_steps(config: Config, data: TrainingData) -> int:
         if len(times) > 3 and sum(times) > budget.seconds / 50:
             break
     return max(1, round(budget.seconds / float(np.median(times))))
-
-
-def _shorter(run: Run, record: dict[str, Any]) -> Run | None:
-    """Return the longest finished run that differs in nothing but a smaller budget.
-
-    Where the learning rate is constant, what it did is what this one would do.
-    """
-
-    def essence(of: dict[str, Any]) -> list[Any]:
-        config = {part: value for part, value in of["config"].items() if part != "budget"}
-        return [config, of["corpus_sha256"], of["threads"]]
-
-    if record["config"]["optimiser"]["schedule"] != "constant":
-        return None
-    found: dict[int, Run] = {}
-    for other in runs_in(run.folder.parent):
-        theirs = other.record() or record
-        done = theirs["total_steps"]
-        is_shorter = done < record["total_steps"] and done % record["steps_per_epoch"] == 0
-        if other.is_done and is_shorter and essence(theirs) == essence(record):
-            found[done] = other
-    return found[max(found)] if found else None
 
 
 @dataclass
