@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
+from pdrn.audio.corpus import Corpus
 from pdrn.nets import checkpoint
 from pdrn.study import figures, paper, reproduce
 from pdrn.study.config import from_table, run_name
@@ -72,6 +73,16 @@ def test_every_place_has_its_run_and_lambda_is_the_better_one(runs, corpus):
     )
 
 
+def test_a_corpus_has_its_table_under_any_name(runs, corpus, tmp_path):
+    (tmp_path / "link").symlink_to(corpus.folder)
+    shutil.copytree(corpus.folder, tmp_path / "copy")
+    setting, table = SMALL.table(corpus, runs)
+    for name, resolved in (("link", corpus.folder.name), ("copy", "copy")):
+        again, same = SMALL.table(Corpus.scan(tmp_path / name), runs)
+        assert same == table
+        assert (again, again.corpus) == (setting, resolved)
+
+
 def test_the_longest_training_counts(runs, corpus, tmp_path):
     shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
     longer = Study(depths=(1,), epochs=2, frame_length=32, lambdas=())
@@ -95,7 +106,20 @@ def test_runs_that_are_no_place_of_the_table_are_left_out():
     ):
         assert place_of(from_table({"recipe": "paper", "architecture": architecture})) is None
     assert place_of(from_table({"architecture": network})) is None
-    assert place_of(from_table({"recipe": "modern", "architecture": network})) == Place("PDN", False, 1)
+    cell = {"recipe": "paper", "architecture": network, "data": {"length": 32}}
+    assert place_of(from_table(cell | {"recipe": "modern"})) == Place("PDN", False, 1)
+    assert place_of(from_table(cell | {"seed": 3, "budget": {"steps": 7}})) == Place("PDN", False, 1)
+    for other in (
+        {"data": {"length": 32, "placing": "random"}},
+        {"data": {"length": 32, "quantizer": "mid-tread"}},
+        {"data": {"length": 32, "unit": "cell"}},
+        {"data": {"length": 32, "bits": [5, 8]}},
+        {"data": {"length": 32, "bits": 5.5}},
+        {"start": {"kind": "identity"}},
+        {"optimiser": {"learning_rate": 1e-2}},
+        {"loss": {"relative": True}},
+    ):
+        assert place_of(from_table(cell | other)) is None, other
 
 
 def test_table_2_has_the_rows_of_the_paper(runs):
@@ -181,6 +205,7 @@ def test_the_report_sets_the_papers_figures_beside_its_own(runs, tmp_path):
         shutil.copytree(run.folder, folder)
         record = json.loads((folder / "run.json").read_text())
         record["config"]["data"]["length"] = 1024
+        record["config"]["architecture"]["map"] = {"kind": "DenseMap", "samples": 1024}
         (folder / "run.json").write_text(json.dumps(record))
     text = markdown(tmp_path)
     assert re.search(r"\(2\.43, [+-]\d+ %\)", text)

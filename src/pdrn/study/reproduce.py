@@ -23,12 +23,12 @@ from pdrn.audio.corpus import Corpus
 from pdrn.audio.placing import whole_or_gone
 from pdrn.audio.quantizers import MidRise
 from pdrn.study import paper
-from pdrn.study.config import RECIPES, Config, from_table
+from pdrn.study.config import RECIPES, Budget, Config
 from pdrn.study.evaluate import evaluate
 from pdrn.study.methods import FRAME_LENGTH, Method, method_named, network_method
-from pdrn.study.paper import KINDS, MEMORY, Kind
+from pdrn.study.paper import KINDS, Kind
 from pdrn.study.runs import Run, run_for, runs_in
-from pdrn.study.tables import Setting, Table, best, tables
+from pdrn.study.tables import Setting, Table, best, config_at, tables
 
 LAMBDAS = (1e-9, 1e-8, 1e-7)
 """Where lambda is looked for."""
@@ -76,19 +76,9 @@ class Study:
 
     def config(self, kind: Kind, depth: int, regularisation: float = 0.0) -> Config:
         """Return the configuration of one network of the grid."""
-        table: dict[str, Any] = {
-            "recipe": self.recipe,
-            "seed": self.seed,
-            "architecture": {
-                "kind": "PrimalDual",
-                "depth": depth,
-                "memory": MEMORY[kind],
-                "map": {"kind": "DenseMap", "samples": self.frame_length},
-            },
-            "data": {"bits": self.bits, "length": self.frame_length},
-            "loss": {"regularisation": regularisation},
-        }
-        return from_table(table | ({"budget": {"epochs": self.epochs}} if self.epochs else {}))
+        config = config_at(kind, depth, regularisation, self.recipe, self.bits, self.frame_length)
+        budget = Budget(epochs=self.epochs) if self.epochs else config.budget
+        return dataclasses.replace(config, seed=self.seed, budget=budget)
 
     def first_part(self) -> list[Config]:
         """Return what can be trained at once: all without regularisation, and every lambda at one depth."""
@@ -117,7 +107,8 @@ class Study:
 
     def table(self, corpus: Corpus, out: str | os.PathLike[str]) -> tuple[Setting, Table]:
         """Return Table 1, as far as it was trained."""
-        setting = Setting(self.recipe, self.bits, self.frame_length, corpus.folder.name, corpus.checksum)
+        name = corpus.folder.resolve().name
+        setting = Setting(self.recipe, self.bits, self.frame_length, name, corpus.checksum)
         return setting, tables(runs_in(out)).get(setting, {})
 
 
@@ -156,7 +147,7 @@ def table_2(setting: Setting, table: Table, corpus: Corpus, hearing: Sequence[st
     chosen = {}
     for kind in KINDS:
         if result := best(table, kind):
-            methods[kind] = network_method(result.run.best(), "full scale")
+            methods[kind] = network_method(result.run.best(), result.config.data.unit)
             chosen[kind] = result.run.folder.name
     for iterations in (10, 25, 50):
         methods[f"CP {iterations}"] = method_named(f"cp:{iterations}", setting.frame_length)
@@ -171,7 +162,7 @@ def example(setting: Setting, table: Table, corpus: Corpus) -> dict[str, np.ndar
     methods = {"CP 25": method_named("cp:25", setting.frame_length)}
     for kind in KINDS:
         if result := best(table, kind):
-            methods[kind] = network_method(result.run.best(), "full scale")
+            methods[kind] = network_method(result.run.best(), result.config.data.unit)
     longest = max(corpus.split("test"), key=lambda entry: entry.frames)
     rate = corpus.sample_rate_hz or longest.sample_rate_hz
     signal = corpus.signal(longest)[: round(EXAMPLE_SECONDS * rate)]

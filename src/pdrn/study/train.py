@@ -96,7 +96,7 @@ def _prepared(run: Run, config: Config, corpus: Corpus, threads: int) -> _Traini
             "name": run.name,
             "config": as_table(config),
             "code": code_version(),
-            "corpus": corpus.folder.name,
+            "corpus": corpus.folder.resolve().name,
             "corpus_sha256": corpus.checksum,
             "sample_rate_hz": corpus.sample_rate_hz or corpus.entries[0].sample_rate_hz,
             "seed": config.seed,
