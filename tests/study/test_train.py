@@ -9,12 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import islice
 
 import numpy as np
 import pytest
 import soundfile
+import torch
 
 from pdrn.audio.corpus import Corpus
 from pdrn.nets import checkpoint
@@ -64,7 +65,10 @@ class StopAfter(Watcher):
     """Interrupts training in the middle of an epoch."""
 
     def __init__(self, steps):
-        self.steps = steps
+        self.steps, self.notes = steps, []
+
+    def note(self, sentence):
+        self.notes.append(sentence)
 
     def advance(self, step):
         if step == self.steps:
@@ -209,6 +213,38 @@ def test_a_longer_budget_goes_on_from_a_shorter_one(corpus, tmp_path):
     assert longer.record()["goes_on_from"]["run"] != longer.folder.name
     assert untimed(longer.log()[-1]) == untimed(whole.log()[-1])
     assert all(np.array_equal(part, weights_of(whole)[name]) for name, part in weights_of(longer).items())
+
+
+def test_a_run_keeps_its_threads(corpus, tmp_path):
+    settings, watcher = config(recipe="paper", budget={"epochs": 2}), StopAfter(40)
+    with pytest.raises(KeyboardInterrupt):
+        train(settings, corpus, tmp_path, threads=2, watcher=watcher)
+    watcher.steps = 50
+    with pytest.raises(KeyboardInterrupt):
+        train(settings, corpus, tmp_path, threads=2, watcher=watcher)
+    assert watcher.notes == []
+    watcher.steps, watcher.advance = 0, lambda step: used.append(torch.get_num_threads())
+    used = []
+    assert train(settings, corpus, tmp_path, threads=1, watcher=watcher).record()["threads"] == 2
+    assert set(used) == {2}
+    assert watcher.notes == ["threads: 2, with which this run began, and not 1"]
+    longer, other = (config(recipe="paper", budget={"epochs": epochs}) for epochs in (3, 4))
+    record = train(longer, corpus, tmp_path).record()
+    assert (record["threads"], "goes_on_from" in record) == (2, True)
+    record = train(other, corpus, tmp_path, threads=1).record()
+    assert (record["threads"], "goes_on_from" in record) == (1, False)
+
+
+def test_another_version_of_the_code_is_said_and_recorded(corpus, tmp_path, monkeypatch):
+    watcher = StopAfter(40)
+    for version, steps in (("0.1+a", 40), ("0.1+a", 41), ("0.1+b", 70), ("0.1+b", 0)):
+        monkeypatch.setattr("pdrn.study.train.code_version", lambda version=version: version)
+        watcher.steps = steps
+        with pytest.raises(KeyboardInterrupt) if steps else nullcontext():
+            run = quickly(config(), corpus, tmp_path, watcher=watcher)
+    assert watcher.notes == ["epochs until 1 were trained by version 0.1+a, those after by 0.1+b"]
+    assert run.record()["code"] == "0.1+a"
+    assert run.record()["later_code"] == [{"code": "0.1+b", "after_epoch": 1}]
 
 
 def without_a_field(run, folder):

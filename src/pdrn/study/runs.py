@@ -91,6 +91,10 @@ class Run:
             (self.folder / name).unlink(missing_ok=True)
             if going_on_from and (going_on_from.folder / name).exists():
                 shutil.copyfile(going_on_from.folder / name, self.folder / name)
+        self.note(record)
+
+    def note(self, record: dict[str, Any]) -> None:
+        """Write what the run is."""
         with whole_or_gone(self.folder / "run.json", overwrite=True) as stream:
             stream.write(json.dumps(record, indent=1).encode())
 

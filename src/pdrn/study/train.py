@@ -35,6 +35,9 @@ class Watcher:
     def begin(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
         """Hear that training begins, or goes on, with an epoch counted from 1."""
 
+    def note(self, sentence: str) -> None:
+        """Hear what is not as it might be expected."""
+
     def advance(self, step: int) -> None:
         """Hear that so many steps are done."""
 
@@ -68,8 +71,9 @@ def train(
     out
         The folder of run folders.
     threads
-        How many; 0 takes what the run began with, or what is fastest just now. For a given number the result
-        is the same to the bit, however often training is interrupted.
+        How many; 0 takes those of a shorter run that this one goes on from, or what is fastest just now. A
+        run that began keeps its number: for a given one the result is the same to the bit, however often
+        training is interrupted.
     watcher
         Is told how it goes.
     seconds_between_states
@@ -78,39 +82,43 @@ def train(
     run = run_for(config, corpus.checksum, out)
     if run.is_done:
         return run
+    watcher = watcher or Watcher()
     with _clear_errors(run), run.locked():
+        data, dev = TrainingData.read(corpus, config), DevelopmentData.read(corpus, config.data)
         record = run.record()
-        threads = threads or (record["threads"] if record else fastest_threads())
-        with repeatable(threads):
-            training = _prepared(run, config, corpus, threads)
-            training.go(watcher or Watcher(), seconds_between_states)
+        if record is None:
+            record = _begun(run, config, corpus, data, threads)
+        elif threads not in (0, record["threads"]):
+            watcher.note(f"threads: {record['threads']}, with which this run began, and not {threads}")
+        with repeatable(record["threads"]):
+            training = _Training(run, config, record, data, dev)
+            training.note_version(watcher)
+            training.go(watcher, seconds_between_states)
     return run
 
 
-def _prepared(run: Run, config: Config, corpus: Corpus, threads: int) -> _Training:
-    """Read the corpus, and note what the run is where that is not done."""
-    data, dev = TrainingData.read(corpus, config), DevelopmentData.read(corpus, config.data)
-    record = run.record()
-    if record is None:
-        record = {
-            "name": run.name,
-            "config": as_table(config),
-            "code": code_version(),
-            "corpus": corpus.folder.resolve().name,
-            "corpus_sha256": corpus.checksum,
-            "sample_rate_hz": corpus.sample_rate_hz or corpus.entries[0].sample_rate_hz,
-            "seed": config.seed,
-            "threads": threads,
-            "parameters": config.architecture.parameter_count,
-            "steps_per_epoch": data.steps_per_epoch,
-            "total_steps": _total_steps(config, data),
-            "files_too_short": data.left_out,
-        }
-        shorter = shorter_run(config, corpus.checksum, run.folder.parent, threads)
-        if shorter:
-            record["goes_on_from"] = {"run": shorter.name, "code": (shorter.record() or {})["code"]}
-        run.begin(record, shorter)
-    return _Training(run, config, record, data, dev)
+def _begun(run: Run, config: Config, corpus: Corpus, data: TrainingData, threads: int) -> dict[str, Any]:
+    """Note what the run is, after it took over what a shorter one did."""
+    shorter = shorter_run(config, corpus.checksum, run.folder.parent, threads)
+    record = {
+        "name": run.name,
+        "config": as_table(config),
+        "code": code_version(),
+        "corpus": corpus.folder.resolve().name,
+        "corpus_sha256": corpus.checksum,
+        "sample_rate_hz": corpus.sample_rate_hz or corpus.entries[0].sample_rate_hz,
+        "seed": config.seed,
+        "threads": threads or ((shorter.record() or {})["threads"] if shorter else fastest_threads()),
+        "parameters": config.architecture.parameter_count,
+        "steps_per_epoch": data.steps_per_epoch,
+        "files_too_short": data.left_out,
+    }
+    with repeatable(record["threads"]):
+        record["total_steps"] = _total_steps(config, data)
+    if shorter:
+        record["goes_on_from"] = {"run": shorter.name, "code": (shorter.record() or {})["code"]}
+    run.begin(record, shorter)
+    return record
 
 
 def _total_steps(config: Config, data: TrainingData) -> int:
@@ -153,6 +161,15 @@ class _Training:
         patience = self.config.budget.patience
         tired = patience > 0 and self.epoch - self.best.epoch >= patience
         return self.learner.step >= self.record["total_steps"] or tired
+
+    def note_version(self, watcher: Watcher) -> None:
+        """Say, and keep in the record, that the code is not what the run was at so far."""
+        later = self.record.setdefault("later_code", [])
+        before, now = [self.record, *later][-1]["code"], code_version()
+        if before != now:
+            watcher.note(f"epochs until {self.epoch} were trained by version {before}, those after by {now}")
+            later.append({"code": now, "after_epoch": self.epoch})
+            self.run.note(self.record)
 
     def go(self, watcher: Watcher, seconds_between_states: float) -> None:
         watcher.begin(self.run, self.record, self.epoch + 1)
