@@ -10,8 +10,11 @@ import soundfile
 from tests.app.running import pdrn
 
 from pdrn.app import studying
+from pdrn.audio.corpus import Corpus
 from pdrn.audio.sample import speech
-from pdrn.study.runs import Run, runs_in
+from pdrn.study.config import run_name
+from pdrn.study.reproduce import Study
+from pdrn.study.runs import runs_in
 
 NETWORK = 'kind = "PrimalDual"\ndepth = 1\nmap = { kind = "DenseMap", samples = 64 }\n'
 
@@ -57,6 +60,18 @@ def test_what_is_done_is_not_done_again(reproduced, folder):
     assert network.stat().st_mtime_ns == before
 
 
+def test_a_network_that_fails_is_named_after_the_others_are_trained(folder, tmp_path):
+    options = ("--epochs", 1, "--depths", "1", "--frame-length", 64, "--lambdas", "1e-8", "--out", tmp_path)
+    study = Study(epochs=1, depths=(1,), frame_length=64)
+    bad = tmp_path / run_name(study.config("PDN", 1, 1e-8), Corpus.scan(folder).checksum)
+    bad.write_text("no folder")
+    result = pdrn("reproduce", "all", "--corpus", folder, *options)
+    assert result.returncode == 1
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith(f"pdrn: PDN L=1 lambda=1e-08 was not trained: {bad} cannot be written")
+    assert [run.is_done for run in runs_in(tmp_path)] == 3 * [True]
+
+
 def test_neither_evaluating_networks_nor_reports_need_torch(reproduced, folder):
     network = next(iter(runs_in(reproduced[0]))).best_path
     program = (
@@ -96,7 +111,6 @@ def test_training_prints_where_the_best_network_is(folder, tmp_path):
     assert result.stdout.strip() == str(run.best_path)
     assert run.is_done
     assert run.log()[-1]["step"] == 5
-    assert isinstance(run, Run)
 
 
 @pytest.mark.parametrize(

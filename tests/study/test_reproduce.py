@@ -3,6 +3,10 @@
 import json
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -10,11 +14,11 @@ import pytest
 from pdrn.audio.corpus import Corpus
 from pdrn.nets import checkpoint
 from pdrn.study import figures, paper, reproduce
-from pdrn.study.config import from_table, run_name
+from pdrn.study.config import from_table
 from pdrn.study.page import Compared
 from pdrn.study.report import findings_in, markdown, write_report
 from pdrn.study.reproduce import Study
-from pdrn.study.runs import Run, runs_in
+from pdrn.study.runs import runs_in
 from pdrn.study.tables import Place, best, place_of, tables
 from pdrn.study.train import train
 
@@ -150,10 +154,50 @@ def test_the_cost_of_a_run_is_that_of_its_products(corpus):
 
 
 def test_several_networks_are_trained_at_a_time_and_one_that_fails_does_not_spoil_others(corpus, tmp_path):
-    good, bad = SMALL.config("PDN", 1), Study(epochs=1, frame_length=10**6).config("PDN", 1)
-    with pytest.raises(ValueError, match="has no file of 1000000 samples or more"):
-        list(reproduce.train_all([good, bad], corpus, tmp_path, jobs=2))
-    assert Run(tmp_path / run_name(good, corpus.checksum)).is_done
+    bad, *good = Study(epochs=1, frame_length=10**6).config("PDN", 1), *SMALL.first_part()[:2]
+    results = {each.config: each for each in reproduce.train_all([bad, *good], corpus, tmp_path, jobs=2)}
+    assert "has no file of 1000000 samples or more" in results[bad].error
+    assert results[bad].run is None
+    assert all(results[each].run.is_done for each in good)
+
+
+ENDLESS = """
+import signal, sys
+from pdrn.audio.corpus import Corpus
+from pdrn.study.reproduce import Study, train_all
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    config = Study(epochs=10**6, frame_length=32).config("PDN", 1)
+    list(train_all([config], Corpus.scan(sys.argv[1]), sys.argv[2], jobs=1))
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_processes_end_with_the_one_that_started_them(corpus, tmp_path, how):
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    with subprocess.Popen([sys.executable, tmp_path / "endless.py", corpus.folder, tmp_path]) as parent:
+        until(lambda: any(run.log() for run in runs_in(tmp_path)))
+        parent.send_signal(how)
+    assert parent.returncode == (143 if how == signal.SIGTERM else -how)
+    (run,) = runs_in(tmp_path)
+    until(lambda: not is_training(run))
+    assert not run.is_done
+
+
+def until(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def is_training(run):
+    try:
+        with run.locked():
+            return False
+    except ValueError:
+        return True
 
 
 def test_the_report_has_tables_and_figures_and_needs_no_other_file(runs, tmp_path):

@@ -10,9 +10,12 @@ import dataclasses
 import json
 import multiprocessing
 import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import signal
+import threading
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
@@ -94,16 +97,15 @@ class Study:
         return [self.config(kind, depth, value) for depth in depths for kind, value in lambdas.items()]
 
     def chosen_lambdas(self, corpus: Corpus, out: str | os.PathLike[str]) -> dict[Kind, float]:
-        """Return for each kind of network the lambda with the smallest development error."""
-
-        def error(kind: Kind, value: float) -> float:
-            config = self.config(kind, self.depth_for_lambda, value)
-            log = run_for(config, corpus.checksum, out).whole_log()
-            return float(min(entry["dev_mse"] for entry in log))
-
-        return {
-            kind: min(self.lambdas, key=lambda value: error(kind, value)) for kind in KINDS if self.lambdas
-        }
+        """Return the lambda with the smallest development error, for kinds whose candidates are all done."""
+        chosen = {}
+        for kind in KINDS:
+            configs = {value: self.config(kind, self.depth_for_lambda, value) for value in self.lambdas}
+            runs = {value: run_for(config, corpus.checksum, out) for value, config in configs.items()}
+            if runs and all(run.is_done for run in runs.values()):
+                errors = {v: min(entry["dev_mse"] for entry in run.whole_log()) for v, run in runs.items()}
+                chosen[kind] = min(errors, key=lambda value: float(errors[value]))
+        return chosen
 
     def table(self, corpus: Corpus, out: str | os.PathLike[str]) -> tuple[Setting, Table]:
         """Return Table 1, as far as it was trained."""
@@ -112,26 +114,83 @@ class Study:
         return setting, tables(runs_in(out)).get(setting, {})
 
 
+@dataclass(frozen=True)
+class Trained:
+    """What became of a network: a run or an error, and what there was to say meanwhile."""
+
+    config: Config
+    run: Run | None = None
+    error: str = ""
+    notes: tuple[str, ...] = ()
+
+
 def train_all(
     configs: Sequence[Config], corpus: Corpus, out: str | os.PathLike[str], jobs: int
-) -> Iterator[tuple[Config, Run]]:
-    """Train networks, so many at a time, each in a process of its own, and yield each when it is done."""
-    cores = os.cpu_count() or 1
+) -> Generator[Trained, None, None]:
+    """Train networks, so many at a time, each in a process of its own, and yield each when it is done.
+
+    One that fails does not keep others from their training. Where the caller ends, so do the processes.
+    """
+    threads = max(1, (os.cpu_count() or 1) // jobs)
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, context) as pool:
-        work = {pool.submit(_train, config, corpus, out, max(1, cores // jobs)): config for config in configs}
+    waiting, running = list(configs), dict[Connection, tuple[Config, SpawnProcess]]()
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                config, (receiver, sender) = waiting.pop(0), context.Pipe(duplex=False)
+                process = context.Process(
+                    target=_work, args=(sender, config, corpus, out, threads), daemon=True
+                )
+                process.start()
+                sender.close()
+                running[receiver] = config, process
+            ready = wait(list(running))
+            for receiver in [each for each in running if each in ready]:
+                config, process = running[receiver]
+                result = _received(receiver, config)
+                process.join()
+                del running[receiver]
+                yield result
+    finally:
+        for _, process in running.values():
+            process.terminate()
+            process.join()
+
+
+def _received(receiver: Connection, config: Config) -> Trained:
+    with receiver:
         try:
-            for done in as_completed(work):
-                yield work[done], done.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+            result: Trained = receiver.recv()
+        except EOFError:
+            return Trained(config, error="its process was killed; is memory short? try fewer jobs")
+    return result
 
 
-def _train(config: Config, corpus: Corpus, out: str | os.PathLike[str], threads: int) -> Run:
-    from pdrn.study.train import train
+def _work(
+    sender: Connection, config: Config, corpus: Corpus, out: str | os.PathLike[str], threads: int
+) -> None:
+    """Train a network in a process of its own, which ends when its parent does, however that ends."""
+    from pdrn.study.train import Watcher, train
 
-    return train(config, corpus, out, threads=threads)
+    class Listener(Watcher):
+        def note(self, sentence: str) -> None:
+            notes.append(sentence)
+
+    notes: list[str] = []
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal interrupts all: the parent decides
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        run = train(config, corpus, out, threads=threads, watcher=Listener())
+        sender.send(Trained(config, run, notes=tuple(notes)))
+    except (ValueError, OSError) as error:
+        sender.send(Trained(config, error=str(error), notes=tuple(notes)))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
 
 
 def multiplications(config: Config, corpus: Corpus) -> float:
