@@ -1,5 +1,6 @@
 """The whole reproduction, on a small scale, and its report."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -292,6 +293,17 @@ def test_folders_without_runs_are_refused(tmp_path):
     with pytest.raises(ValueError, match="no finished run"):
         write_report(tmp_path, tmp_path / "report")
     assert not (tmp_path / "report").exists()
+
+
+def test_what_cannot_be_measured_is_refused_before_training(corpus):
+    entries = [dataclasses.replace(e, frames=31 if e.split == "test" else e.frames) for e in corpus.entries]
+    with pytest.raises(ValueError, match=r"the test split of .* has no file of 32 samples or more"):
+        SMALL.check(dataclasses.replace(corpus, entries=tuple(entries)), [])
+    SMALL.check(corpus, [])
+    with pytest.raises(
+        ValueError, match="pesq is defined at 16000 Hz, and the corpus has 8000; leave it out"
+    ):
+        SMALL.check(dataclasses.replace(corpus, sample_rate_hz=8000), ["pesq"])
 
 
 @pytest.mark.parametrize(

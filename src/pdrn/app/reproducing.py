@@ -15,7 +15,7 @@ from pdrn.audio.corpus import Corpus
 from pdrn.study.config import Config
 from pdrn.study.paper import KINDS
 from pdrn.study.reproduce import Study, Trained, multiplications, train_all
-from pdrn.study.runs import run_for
+from pdrn.study.runs import run_for, shorter_run
 from pdrn.study.tables import place_of
 
 TYPICAL_SHARE_OF_FLOOR = 0.75
@@ -40,13 +40,16 @@ def show_plan(study: Study, corpus: Corpus, out: Path, jobs: int) -> None:
     for heading in ("network", "epochs", "done", "TFLOP", "time"):
         table.add_column(heading, justify="right")
     total = 0.0
+    chosen = study.chosen_lambdas(corpus, out)
+    parts = [(config, title(config)) for config in [*study.first_part(), *study.second_part(chosen)]]
     # Which lambda will be chosen does not matter for the cost: any stands for it.
-    lambdas = dict.fromkeys(KINDS, study.lambdas[0]) if study.lambdas else {}
-    parts = [(config, title(config)) for config in study.first_part()]
-    for config in study.second_part(lambdas):
+    open_kinds = {kind: study.lambdas[0] for kind in KINDS if study.lambdas and kind not in chosen}
+    for config in study.second_part(open_kinds):
         parts.append((config, title(config).partition("lambda")[0] + "lambda as chosen"))
     for config, name in parts:
         log = run_for(config, corpus.checksum, out).log()
+        if not log and (shorter := shorter_run(config, corpus.checksum, out, threads if jobs > 1 else 0)):
+            log = shorter.log()
         done = log[-1]["epoch"] if log else 0
         left = multiplications(config, corpus) * (1 - done / config.budget.epochs)
         total += left
@@ -57,8 +60,10 @@ def show_plan(study: Study, corpus: Corpus, out: Path, jobs: int) -> None:
     gflops = 2e-9 * rate / TYPICAL_SHARE_OF_FLOOR
     print(f"{jobs} at a time, {threads} threads each: {gflops:.0f} GFLOPS in matrix products, ", end="")
     print(f"of which training takes about {TYPICAL_SHARE_OF_FLOOR:.0%}")
-    print(f"lambda of {', '.join(map(str, study.lambdas))} is chosen at L={study.depth_for_lambda}, ", end="")
-    print("for each kind of network, by the development error")
+    if study.lambdas:
+        candidates = ", ".join(map(str, study.lambdas))
+        print(f"lambda of {candidates} is chosen at L={study.depth_for_lambda}, ", end="")
+        print("for each kind of network, by the development error")
 
 
 def train_grid(study: Study, corpus: Corpus, out: Path, jobs: int) -> None:

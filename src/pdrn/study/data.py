@@ -172,8 +172,13 @@ def _long_enough(corpus: Corpus, split: str, length: int) -> tuple[list[Array], 
     everything: Sequence[Any] = corpus.signals(split, np.float32)
     signals = [signal for signal in everything if len(signal) >= length]
     if not signals:
-        raise ValueError(
-            f"the {split} split of {corpus.folder} has no file of {length} samples or more; "
-            "add some, or set a smaller length"
-        )
+        raise without_a_frame(corpus, split, length)
     return signals, len(everything) - len(signals)
+
+
+def without_a_frame(corpus: Corpus, split: str, length: int) -> ValueError:
+    """Return the error that all files of a split are too short."""
+    return ValueError(
+        f"the {split} split of {corpus.folder} has no file of {length} samples or more; "
+        "add some, or set a smaller length"
+    )

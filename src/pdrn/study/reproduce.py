@@ -12,7 +12,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -22,12 +22,13 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
-from pdrn.audio.corpus import Corpus
+from pdrn.audio.corpus import SPLITS, Corpus
 from pdrn.audio.placing import whole_or_gone
 from pdrn.audio.quantizers import MidRise
 from pdrn.study import paper
 from pdrn.study.config import RECIPES, Budget, Config
-from pdrn.study.evaluate import evaluate
+from pdrn.study.data import without_a_frame
+from pdrn.study.evaluate import check_hearing, evaluate
 from pdrn.study.methods import FRAME_LENGTH, Method, method_named, network_method
 from pdrn.study.paper import KINDS, Kind
 from pdrn.study.runs import Run, run_for, runs_in
@@ -82,6 +83,13 @@ class Study:
         config = config_at(kind, depth, regularisation, self.recipe, self.bits, self.frame_length)
         budget = Budget(epochs=self.epochs) if self.epochs else config.budget
         return dataclasses.replace(config, seed=self.seed, budget=budget)
+
+    def check(self, corpus: Corpus, hearing: Collection[str]) -> None:
+        """Refuse, before anything is trained, a corpus or measures with which the tables cannot be made."""
+        check_hearing(hearing, corpus.sample_rate_hz or corpus.entries[0].sample_rate_hz)
+        for split in SPLITS:
+            if not any(entry.frames >= self.frame_length for entry in corpus.split(split)):
+                raise without_a_frame(corpus, split, self.frame_length)
 
     def first_part(self) -> list[Config]:
         """Return what can be trained at once: all without regularisation, and every lambda at one depth."""
