@@ -138,6 +138,14 @@ def test_table_2_has_the_rows_of_the_paper(runs):
     assert network.architecture.memory == "bias"
 
 
+def test_a_table_2_of_networks_that_are_not_the_best_any_more_says_so(runs, corpus, tmp_path):
+    assert "Other networks are the best by now" not in markdown(runs)
+    shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
+    _, table = SMALL.table(corpus, tmp_path)
+    shutil.rmtree(best(table, "PDRN").run.folder)
+    assert "Other networks are the best by now: give pdrn reproduce table2 again" in markdown(tmp_path)
+
+
 def test_a_best_network_of_another_architecture_is_refused(runs, corpus, tmp_path):
     shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
     setting, table = SMALL.table(corpus, tmp_path)
@@ -227,7 +235,7 @@ def test_tables_say_what_was_measured(runs):
     for place, result in found.table.items():
         assert f"{1e4 * result.smallest('dev'):.2f}" in text
         assert result.run.folder.name in text
-        assert place.depth in (1, 2)
+        assert f"{place.kind} L = {place.depth} |" in text
     assert "L = 1 | L = 2" in text
     assert "2.43" not in text  # the paper's figures are for frames of 1024
 

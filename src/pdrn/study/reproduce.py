@@ -215,7 +215,7 @@ def table_2(setting: Setting, table: Table, corpus: Corpus, hearing: Sequence[st
     for kind in KINDS:
         if result := best(table, kind):
             methods[kind] = network_method(result.run.best(), result.config.data.unit)
-            chosen[kind] = result.run.folder.name
+            chosen[kind] = result.run.name
     for iterations in (10, 25, 50):
         methods[f"CP {iterations}"] = method_named(f"cp:{iterations}", setting.frame_length)
     rate = corpus.sample_rate_hz or corpus.entries[0].sample_rate_hz
