@@ -229,6 +229,12 @@ def test_figures_are_the_same_every_time(runs):
     assert first == second
 
 
+def test_epochs_are_whole_numbers_in_the_figures(runs):
+    (found,) = findings_in(runs)
+    ticks = figures.curves(found.table, "PDN", True).axes[0].get_xticks()
+    assert np.array_equal(ticks, np.round(ticks))
+
+
 def test_tables_say_what_was_measured(runs):
     (found,) = findings_in(runs)
     text = markdown(runs)
@@ -320,6 +326,8 @@ def test_what_cannot_be_measured_is_refused_before_training(corpus):
         ({"recipe": "cake"}, "no recipe"),
         ({"depths": ()}, "depths"),
         ({"depths": (0,)}, "depths"),
+        ({"depths": (1, 1)}, "name each once"),
+        ({"lambdas": (1e-8, 1e-8)}, "name each once"),
         ({"lambdas": (0.0,)}, "lambdas"),
         ({"depths": (1, 2), "lambda_depth": 5}, "cannot be chosen at 5 layers"),
     ],

@@ -422,6 +422,17 @@ def test_a_log_that_lacks_epochs_of_the_state_is_refused(corpus, tmp_path):
     assert [entry["epoch"] for entry in quickly(config(), corpus, tmp_path).log()] == [1, 2, 3, 4]
 
 
+def test_a_rate_that_the_corpus_does_not_have_is_refused(corpus, tmp_path):
+    with pytest.raises(ValueError, match=r"data.sample_rate_hz is 8000; scan the corpus with that rate"):
+        quickly(config(data={"sample_rate_hz": 8000}), corpus, tmp_path)
+
+
+def test_only_a_full_disk_wants_room(corpus, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match=r"cannot be written: (?!.*make room)"):
+        quickly(config(), corpus, tmp_path / "file")
+
+
 def test_two_processes_do_not_train_in_one_folder(corpus, tmp_path):
     run = Run(tmp_path / run_name(config(), corpus.checksum))
     with run.locked(), pytest.raises(ValueError, match="another process is training"):

@@ -64,6 +64,8 @@ class Study:
             raise ValueError(f"no recipe is called {self.recipe!r}; there are {', '.join(RECIPES)}")
         if not self.depths or min(self.depths) < 1:
             raise ValueError("depths are whole numbers of 1 or more, for example 1,2,5")
+        if len({*self.depths}) < len(self.depths) or len({*self.lambdas}) < len(self.lambdas):
+            raise ValueError("depths and lambdas are different numbers; name each once")
         if self.lambda_depth not in (0, *self.depths):
             raise ValueError(
                 f"lambda cannot be chosen at {self.lambda_depth} layers; choose one of the depths"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import time
@@ -27,6 +28,10 @@ SECONDS_BETWEEN_STATES = 60.0
 
 STEPS_PER_FLOOR = 50
 """The floor is measured so often while training goes on, so that a busy machine slows down both."""
+
+
+FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+"""What goes wrong where there is no room."""
 
 
 class Watcher:
@@ -79,6 +84,9 @@ def train(
     seconds_between_states
         The state is written after an epoch, but not more often than this.
     """
+    wanted = config.data.sample_rate_hz
+    if wanted and wanted != corpus.sample_rate_hz:
+        raise ValueError(f"data.sample_rate_hz is {wanted}; scan the corpus with that rate")
     run = run_for(config, corpus.checksum, out)
     if run.is_done:
         return run
@@ -266,7 +274,8 @@ def _clear_errors(run: Run) -> Iterator[None]:
     except FloatingPointError as error:
         raise ValueError(str(error)) from None
     except OSError as error:
+        remedy = "make room" if error.errno in FULL else "see to that"
         raise OSError(
-            f"{run.folder} cannot be written: {why(error)}; make room and give the same command again: "
+            f"{run.folder} cannot be written: {why(error)}; {remedy} and give the same command again: "
             "training goes on where it stopped"
         ) from error
