@@ -10,8 +10,12 @@ import soundfile
 from tests.app.running import pdrn
 
 from pdrn.app import studying
+from pdrn.audio.corpus import Corpus
 from pdrn.audio.sample import speech
-from pdrn.study.runs import Run, runs_in
+from pdrn.study import evaluate
+from pdrn.study.config import run_name
+from pdrn.study.reproduce import Study
+from pdrn.study.runs import runs_in
 
 NETWORK = 'kind = "PrimalDual"\ndepth = 1\nmap = { kind = "DenseMap", samples = 64 }\n'
 
@@ -57,6 +61,18 @@ def test_what_is_done_is_not_done_again(reproduced, folder):
     assert network.stat().st_mtime_ns == before
 
 
+def test_a_network_that_fails_is_named_after_the_others_are_trained(folder, tmp_path):
+    options = ("--epochs", 1, "--depths", "1", "--frame-length", 64, "--lambdas", "1e-8", "--out", tmp_path)
+    study = Study(epochs=1, depths=(1,), frame_length=64)
+    bad = tmp_path / run_name(study.config("PDN", 1, 1e-8), Corpus.scan(folder).checksum)
+    bad.write_text("no folder")
+    result = pdrn("reproduce", "all", "--corpus", folder, *options)
+    assert result.returncode == 1
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith(f"pdrn: PDN L=1 lambda=1e-08 was not trained: {bad} cannot be written")
+    assert [run.is_done for run in runs_in(tmp_path)] == 3 * [True]
+
+
 def test_neither_evaluating_networks_nor_reports_need_torch(reproduced, folder):
     network = next(iter(runs_in(reproduced[0]))).best_path
     program = (
@@ -88,6 +104,23 @@ def test_the_plan_says_what_is_done_and_what_it_costs(reproduced, folder):
     assert len(runs_in(out)) == before
 
 
+def planned(folder, out, *options):
+    plan = ("--frame-length", 64, "--out", out, "--dry-run")
+    result = pdrn("reproduce", "table1", "--corpus", folder, *options, *plan)
+    lines = [re.split(r"\s*│\s*", line)[1:-1] for line in result.stdout.splitlines() if line.startswith("│")]
+    return {name: count for name, _, count, _, _ in lines}, result.stdout
+
+
+def test_the_plan_knows_the_lambda_that_is_chosen_and_what_a_shorter_run_saves(reproduced, folder):
+    out, _ = reproduced
+    done, text = planned(folder, out, "--epochs", 1, "--depths", "1,2", "--lambdas", "1e-8")
+    assert done["PDRN L=1 lambda=1e-08"] == "1"
+    assert "is chosen at L=2" in text
+    done, text = planned(folder, out, "--epochs", 3, "--depths", "1", "--lambdas", "")
+    assert done["PDRN L=1 lambda=0"] == "1"
+    assert "is chosen" not in text
+
+
 def test_training_prints_where_the_best_network_is(folder, tmp_path):
     (tmp_path / "a.toml").write_text(f"[architecture]\n{NETWORK}[data]\nlength = 64\n[budget]\nsteps = 5\n")
     result = pdrn("train", tmp_path / "a.toml", "--corpus", folder, "--out", tmp_path / "runs")
@@ -96,7 +129,6 @@ def test_training_prints_where_the_best_network_is(folder, tmp_path):
     assert result.stdout.strip() == str(run.best_path)
     assert run.is_done
     assert run.log()[-1]["step"] == 5
-    assert isinstance(run, Run)
 
 
 @pytest.mark.parametrize(
@@ -110,12 +142,17 @@ def test_training_prints_where_the_best_network_is(folder, tmp_path):
         (["reproduce", "table3", "--corpus", "FOLDER"], "table1, table2, figures and all"),
         (["reproduce", "all", "--corpus", "FOLDER", "--depths", "1,two"], "--depths takes numbers"),
         (["reproduce", "all", "--corpus", "FOLDER", "--recipe", "cake"], "no recipe is called 'cake'"),
+        (["reproduce", "all", "--corpus", "FOLDER", "--hearing", "ears"], "no measure is called 'ears'"),
+        (["reproduce", "all", "--corpus", "FOLDER", "--hearing", "stoi"], "pip install 'pdrn[metrics]'"),
+        (["reproduce", "all", "--corpus", "FOLDER", "--frame-length", "9999"], "the train split of"),
+        (["evaluate", "--corpus", "FOLDER", "--hearing", "stoi"], "pip install 'pdrn[metrics]'"),
         (["report", "FOLDER"], "no finished run"),
         (["evaluate", "--corpus", "FOLDER", "--hearing", "ears"], "no measure is called 'ears'"),
     ],
 )
 def test_mistakes_get_one_sentence(folder, tmp_path, monkeypatch, arguments, reason):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    monkeypatch.setitem(evaluate.HEARING, "stoi", "not_installed")
     (tmp_path / "wrong.toml").write_text(f"[architectur]\n{NETWORK}")
     (tmp_path / "right.toml").write_text(f"[architecture]\n{NETWORK}[data]\nlength = 64\n")
     places = {"FOLDER": folder, "WRONG": tmp_path / "wrong.toml", "RIGHT": tmp_path / "right.toml"}

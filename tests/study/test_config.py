@@ -7,7 +7,7 @@ import pytest
 
 from pdrn.nets import ConvolutionalMap, DenseMap, PrimalDual
 from pdrn.nets.related import LISTA
-from pdrn.study.config import as_table, from_table, load, run_name
+from pdrn.study.config import Budget, as_table, from_table, load, run_name
 
 DENSE = {"kind": "PrimalDual", "depth": 2, "map": {"kind": "DenseMap", "samples": 64}}
 DOCUMENTED = re.findall(
@@ -94,7 +94,7 @@ def test_a_run_is_named_by_all_that_it_is():
         ({"optimiser": {"learning_rate": "fast"}}, "optimiser.learning_rate must be a number"),
         ({"optimiser": {"averaging": 1.0}}, "averaging must be at least 0 and below 1"),
         ({"budget": {"epochs": 1, "steps": 1}}, "budget needs one of"),
-        ({"budget": {}}, "budget needs one of"),
+        ({"budget": {"epochs": 0}}, "budget needs one of"),
         ({"start": {"sigma": 0.0}}, "sigma > 0"),
     ],
 )
@@ -121,3 +121,10 @@ def test_documented_configurations_load(text, tmp_path):
 
 def test_there_are_documented_configurations():
     assert len(DOCUMENTED) >= 4
+
+
+@pytest.mark.parametrize(("recipe", "epochs"), [("", 1000), ("paper", 1000), ("modern", 60)])
+def test_patience_alone_leaves_the_length_to_the_recipe(recipe, epochs):
+    network = {"kind": "PrimalDual", "depth": 1, "map": {"kind": "DenseMap", "samples": 8}}
+    table = {"recipe": recipe, "architecture": network, "budget": {"patience": 3}}
+    assert from_table(table).budget == Budget(epochs=epochs, patience=3)

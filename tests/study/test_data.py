@@ -113,3 +113,10 @@ def test_a_range_of_bit_depths_is_measured_at_the_whole_ones(corpus):
     assert [round(each.ratio, 6) for each in measured] == [1.0, 1.0, 1.0]
     assert measured[0].snr < measured[1].snr - 4
     assert Data(bits=(4.2, 4.8)).depths_measured == (4.2, 4.8)
+
+
+def test_full_scale_is_in_the_highest_cell_of_every_row_that_has_an_edge_at_zero():
+    signal = np.float32([[1.0, -1.0]] * 16)
+    made = quantized(signal, Data(bits=(5.0,), quantizer="both"), np.random.default_rng(0))
+    ends = set(zip(made.lower[:, 0].tolist(), made.upper[:, 0].tolist(), strict=True))
+    assert ends == {(0.9375, 1.0), (0.96875, 1.03125)}

@@ -91,15 +91,24 @@ def test_long_gradients_are_cut_and_short_ones_left():
 
 
 def test_the_network_is_the_average_where_there_is_one():
-    settings = config(optimiser={"averaging": 0.5, "learning_rate": 0.1})
-    learner = Learner(settings, 100)
-    before = learner.network().weights["W.0"].copy()
-    for seed in range(STEPS_PER_AVERAGE):
-        assert np.array_equal(learner.network().weights["W.0"], before)
-        learner.learn(examples(seed))
-    after, average = learner.weights["W.0"].detach().numpy(), learner.network().weights["W.0"]
-    kept = 0.5**STEPS_PER_AVERAGE
-    assert np.allclose(average, kept * before + (1 - kept) * after, atol=1e-6)
+    learner = Learner(config(optimiser={"averaging": 0.5, "learning_rate": 0.1}), 100)
+
+    def moved(steps, seen):
+        """Learn, and tell what is left of the former average."""
+        before = learner.network().weights["W.0"].copy()
+        for seed in range(steps):
+            assert np.array_equal(learner.network().weights["W.0"], before)
+            learner.learn(examples(seed))
+        if seen:
+            learner.follow()
+        after, average = learner.weights["W.0"].detach().numpy(), learner.network().weights["W.0"]
+        return np.linalg.norm(average - after) / np.linalg.norm(before - after)
+
+    for step in range(1, STEPS_PER_AVERAGE + 1):
+        assert moved(1, seen=False) == pytest.approx(min(0.5, (1 + step) / (10 + step)), abs=1e-4)
+    assert moved(STEPS_PER_AVERAGE, seen=False) == pytest.approx(0.5**STEPS_PER_AVERAGE, abs=1e-4)
+    assert moved(3, seen=True) == pytest.approx(0.5**3, abs=1e-4)
+    assert moved(STEPS_PER_AVERAGE, seen=False) == pytest.approx(0.5**STEPS_PER_AVERAGE, abs=1e-4)
 
 
 def test_the_learning_rate_rises_and_falls_as_it_should():

@@ -1,19 +1,25 @@
 """The whole reproduction, on a small scale, and its report."""
 
+import dataclasses
 import json
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
 
+from pdrn.audio.corpus import Corpus
 from pdrn.nets import checkpoint
 from pdrn.study import figures, paper, reproduce
-from pdrn.study.config import from_table, run_name
+from pdrn.study.config import from_table
 from pdrn.study.page import Compared
 from pdrn.study.report import findings_in, markdown, write_report
 from pdrn.study.reproduce import Study
-from pdrn.study.runs import Run, runs_in
+from pdrn.study.runs import runs_in
 from pdrn.study.tables import Place, best, place_of, tables
 from pdrn.study.train import train
 
@@ -72,6 +78,16 @@ def test_every_place_has_its_run_and_lambda_is_the_better_one(runs, corpus):
     )
 
 
+def test_a_corpus_has_its_table_under_any_name(runs, corpus, tmp_path):
+    (tmp_path / "link").symlink_to(corpus.folder)
+    shutil.copytree(corpus.folder, tmp_path / "copy")
+    setting, table = SMALL.table(corpus, runs)
+    for name, resolved in (("link", corpus.folder.name), ("copy", "copy")):
+        again, same = SMALL.table(Corpus.scan(tmp_path / name), runs)
+        assert same == table
+        assert (again, again.corpus) == (setting, resolved)
+
+
 def test_the_longest_training_counts(runs, corpus, tmp_path):
     shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
     longer = Study(depths=(1,), epochs=2, frame_length=32, lambdas=())
@@ -95,7 +111,20 @@ def test_runs_that_are_no_place_of_the_table_are_left_out():
     ):
         assert place_of(from_table({"recipe": "paper", "architecture": architecture})) is None
     assert place_of(from_table({"architecture": network})) is None
-    assert place_of(from_table({"recipe": "modern", "architecture": network})) == Place("PDN", False, 1)
+    cell = {"recipe": "paper", "architecture": network, "data": {"length": 32}}
+    assert place_of(from_table(cell | {"recipe": "modern"})) == Place("PDN", False, 1)
+    assert place_of(from_table(cell | {"seed": 3, "budget": {"steps": 7}})) == Place("PDN", False, 1)
+    for other in (
+        {"data": {"length": 32, "placing": "random"}},
+        {"data": {"length": 32, "quantizer": "mid-tread"}},
+        {"data": {"length": 32, "unit": "cell"}},
+        {"data": {"length": 32, "bits": [5, 8]}},
+        {"data": {"length": 32, "bits": 5.5}},
+        {"start": {"kind": "identity"}},
+        {"optimiser": {"learning_rate": 1e-2}},
+        {"loss": {"relative": True}},
+    ):
+        assert place_of(from_table(cell | other)) is None, other
 
 
 def test_table_2_has_the_rows_of_the_paper(runs):
@@ -107,6 +136,14 @@ def test_table_2_has_the_rows_of_the_paper(runs):
     assert rows["CP 50"]["ratio"] < 1
     network, _ = checkpoint.load(runs / found.table2["chosen"]["PDRN"] / "best.safetensors")
     assert network.architecture.memory == "bias"
+
+
+def test_a_table_2_of_networks_that_are_not_the_best_any_more_says_so(runs, corpus, tmp_path):
+    assert "Other networks are the best by now" not in markdown(runs)
+    shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
+    _, table = SMALL.table(corpus, tmp_path)
+    shutil.rmtree(best(table, "PDRN").run.folder)
+    assert "Other networks are the best by now: give pdrn reproduce table2 again" in markdown(tmp_path)
 
 
 def test_a_best_network_of_another_architecture_is_refused(runs, corpus, tmp_path):
@@ -126,10 +163,50 @@ def test_the_cost_of_a_run_is_that_of_its_products(corpus):
 
 
 def test_several_networks_are_trained_at_a_time_and_one_that_fails_does_not_spoil_others(corpus, tmp_path):
-    good, bad = SMALL.config("PDN", 1), Study(epochs=1, frame_length=10**6).config("PDN", 1)
-    with pytest.raises(ValueError, match="has no file of 1000000 samples or more"):
-        list(reproduce.train_all([good, bad], corpus, tmp_path, jobs=2))
-    assert Run(tmp_path / run_name(good, corpus.checksum)).is_done
+    bad, *good = Study(epochs=1, frame_length=10**6).config("PDN", 1), *SMALL.first_part()[:2]
+    results = {each.config: each for each in reproduce.train_all([bad, *good], corpus, tmp_path, jobs=2)}
+    assert "has no file of 1000000 samples or more" in results[bad].error
+    assert results[bad].run is None
+    assert all(results[each].run.is_done for each in good)
+
+
+ENDLESS = """
+import signal, sys
+from pdrn.audio.corpus import Corpus
+from pdrn.study.reproduce import Study, train_all
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    config = Study(epochs=10**6, frame_length=32).config("PDN", 1)
+    list(train_all([config], Corpus.scan(sys.argv[1]), sys.argv[2], jobs=1))
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_processes_end_with_the_one_that_started_them(corpus, tmp_path, how):
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    with subprocess.Popen([sys.executable, tmp_path / "endless.py", corpus.folder, tmp_path]) as parent:
+        until(lambda: any(run.log() for run in runs_in(tmp_path)))
+        parent.send_signal(how)
+    assert parent.returncode == (143 if how == signal.SIGTERM else -how)
+    (run,) = runs_in(tmp_path)
+    until(lambda: not is_training(run))
+    assert not run.is_done
+
+
+def until(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def is_training(run):
+    try:
+        with run.locked():
+            return False
+    except ValueError:
+        return True
 
 
 def test_the_report_has_tables_and_figures_and_needs_no_other_file(runs, tmp_path):
@@ -152,13 +229,19 @@ def test_figures_are_the_same_every_time(runs):
     assert first == second
 
 
+def test_epochs_are_whole_numbers_in_the_figures(runs):
+    (found,) = findings_in(runs)
+    ticks = figures.curves(found.table, "PDN", True).axes[0].get_xticks()
+    assert np.array_equal(ticks, np.round(ticks))
+
+
 def test_tables_say_what_was_measured(runs):
     (found,) = findings_in(runs)
     text = markdown(runs)
     for place, result in found.table.items():
         assert f"{1e4 * result.smallest('dev'):.2f}" in text
         assert result.run.folder.name in text
-        assert place.depth in (1, 2)
+        assert f"{place.kind} L = {place.depth} |" in text
     assert "L = 1 | L = 2" in text
     assert "2.43" not in text  # the paper's figures are for frames of 1024
 
@@ -181,6 +264,7 @@ def test_the_report_sets_the_papers_figures_beside_its_own(runs, tmp_path):
         shutil.copytree(run.folder, folder)
         record = json.loads((folder / "run.json").read_text())
         record["config"]["data"]["length"] = 1024
+        record["config"]["architecture"]["map"] = {"kind": "DenseMap", "samples": 1024}
         (folder / "run.json").write_text(json.dumps(record))
     text = markdown(tmp_path)
     assert re.search(r"\(2\.43, [+-]\d+ %\)", text)
@@ -211,10 +295,29 @@ def test_networks_that_are_not_the_papers_have_a_table_of_their_own(corpus, tmp_
     assert "Table 1" not in text
 
 
+def test_a_finished_run_with_an_empty_log_is_named(runs, tmp_path):
+    shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
+    run = runs_in(tmp_path)[0]
+    (run.folder / "log.jsonl").write_text("")
+    with pytest.raises(ValueError, match=f"the log of .*{run.folder.name} is empty; remove that folder"):
+        write_report(tmp_path, tmp_path / "report")
+
+
 def test_folders_without_runs_are_refused(tmp_path):
     with pytest.raises(ValueError, match="no finished run"):
         write_report(tmp_path, tmp_path / "report")
     assert not (tmp_path / "report").exists()
+
+
+def test_what_cannot_be_measured_is_refused_before_training(corpus):
+    entries = [dataclasses.replace(e, frames=31 if e.split == "test" else e.frames) for e in corpus.entries]
+    with pytest.raises(ValueError, match=r"the test split of .* has no file of 32 samples or more"):
+        SMALL.check(dataclasses.replace(corpus, entries=tuple(entries)), [])
+    SMALL.check(corpus, [])
+    with pytest.raises(
+        ValueError, match="pesq is defined at 16000 Hz, and the corpus has 8000; leave it out"
+    ):
+        SMALL.check(dataclasses.replace(corpus, sample_rate_hz=8000), ["pesq"])
 
 
 @pytest.mark.parametrize(
@@ -223,6 +326,8 @@ def test_folders_without_runs_are_refused(tmp_path):
         ({"recipe": "cake"}, "no recipe"),
         ({"depths": ()}, "depths"),
         ({"depths": (0,)}, "depths"),
+        ({"depths": (1, 1)}, "name each once"),
+        ({"lambdas": (1e-8, 1e-8)}, "name each once"),
         ({"lambdas": (0.0,)}, "lambdas"),
         ({"depths": (1, 2), "lambda_depth": 5}, "cannot be chosen at 5 layers"),
     ],

@@ -9,15 +9,19 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from itertools import islice
 
 import numpy as np
 import pytest
 import soundfile
+import torch
 
 from pdrn.audio.corpus import Corpus
 from pdrn.nets import checkpoint
 from pdrn.study.config import from_table, load, run_name
+from pdrn.study.data import TrainingData
+from pdrn.study.learner import Learner, start
 from pdrn.study.runs import Run
 from pdrn.study.train import Watcher, train
 
@@ -61,7 +65,10 @@ class StopAfter(Watcher):
     """Interrupts training in the middle of an epoch."""
 
     def __init__(self, steps):
-        self.steps = steps
+        self.steps, self.notes = steps, []
+
+    def note(self, sentence):
+        self.notes.append(sentence)
 
     def advance(self, step):
         if step == self.steps:
@@ -77,6 +84,19 @@ def test_it_learns(corpus, tmp_path):
     assert network.architecture == config().architecture
     assert provenance.corpus_sha256 == corpus.checksum
     assert provenance.training["epoch"] == log[-1]["best_epoch"]
+
+
+@pytest.mark.parametrize("steps", [1, 13])
+def test_what_is_kept_has_learned_all_steps(corpus, tmp_path, steps):
+    settings = config(budget={"epochs": 0, "steps": steps})
+    run = quickly(settings, corpus, tmp_path)
+    last, first = weights_of(run)["W.0"], start(settings)["W.0"]
+    assert not np.array_equal(last, first.astype(np.float32))
+    learner = Learner(settings, steps)
+    for examples in islice(TrainingData.read(corpus, settings).batches(0), steps):
+        learner.learn(examples)
+    learner.follow()
+    assert np.allclose(last, learner.network().weights["W.0"], atol=1e-6)
 
 
 def test_the_folder_says_what_the_run_is(corpus, tmp_path):
@@ -195,6 +215,75 @@ def test_a_longer_budget_goes_on_from_a_shorter_one(corpus, tmp_path):
     assert all(np.array_equal(part, weights_of(whole)[name]) for name, part in weights_of(longer).items())
 
 
+def test_a_run_keeps_its_threads(corpus, tmp_path):
+    settings, watcher = config(recipe="paper", budget={"epochs": 2}), StopAfter(40)
+    with pytest.raises(KeyboardInterrupt):
+        train(settings, corpus, tmp_path, threads=2, watcher=watcher)
+    watcher.steps = 50
+    with pytest.raises(KeyboardInterrupt):
+        train(settings, corpus, tmp_path, threads=2, watcher=watcher)
+    assert watcher.notes == []
+    watcher.steps, watcher.advance = 0, lambda step: used.append(torch.get_num_threads())
+    used = []
+    assert train(settings, corpus, tmp_path, threads=1, watcher=watcher).record()["threads"] == 2
+    assert set(used) == {2}
+    assert watcher.notes == ["threads: 2, with which this run began, and not 1"]
+    longer, other = (config(recipe="paper", budget={"epochs": epochs}) for epochs in (3, 4))
+    record = train(longer, corpus, tmp_path).record()
+    assert (record["threads"], "goes_on_from" in record) == (2, True)
+    record = train(other, corpus, tmp_path, threads=1).record()
+    assert (record["threads"], "goes_on_from" in record) == (1, False)
+
+
+def test_another_version_of_the_code_is_said_and_recorded(corpus, tmp_path, monkeypatch):
+    watcher = StopAfter(40)
+    for version, steps in (("0.1+a", 40), ("0.1+a", 41), ("0.1+b", 70), ("0.1+b", 0)):
+        monkeypatch.setattr("pdrn.study.train.code_version", lambda version=version: version)
+        watcher.steps = steps
+        with pytest.raises(KeyboardInterrupt) if steps else nullcontext():
+            run = quickly(config(), corpus, tmp_path, watcher=watcher)
+    assert watcher.notes == ["epochs until 1 were trained by version 0.1+a, those after by 0.1+b"]
+    assert run.record()["code"] == "0.1+a"
+    assert run.record()["later_code"] == [{"code": "0.1+b", "after_epoch": 1}]
+
+
+def without_a_field(run, folder):
+    """Make a run one from before there was a weighting, when it had another name."""
+    record = run.record()
+    del record["config"]["architecture"]["weighting"]
+    run.folder.rename(folder)
+    (folder / "run.json").write_text(json.dumps(record))
+
+
+def test_runs_from_before_a_field_was_there_are_found(corpus, tmp_path):
+    settings, longer = (config(recipe="paper", budget={"epochs": epochs}) for epochs in (1, 2))
+    run = quickly(settings, corpus, tmp_path)
+    without_a_field(run, tmp_path / "old")
+    assert quickly(settings, corpus, tmp_path, watcher=StopAfter(1)).folder == tmp_path / "old"
+    assert (
+        quickly(longer, corpus, tmp_path, watcher=StopAfter(1)).record()["goes_on_from"]["run"]
+        == run.folder.name
+    )
+
+
+def test_a_field_that_a_run_did_not_have_is_not_the_recipes(corpus, tmp_path):
+    run = quickly(config(budget={"epochs": 1}), corpus, tmp_path)
+    record = run.record()
+    del record["config"]["optimiser"]["clip_norm"]
+    (run.folder / "run.json").write_text(json.dumps(record))
+    assert config().optimiser.clip_norm > 0
+    assert run.config().optimiser.clip_norm == 0
+
+
+@pytest.mark.parametrize(("first", "then"), [({}, {"patience": 2}), ({"patience": 9}, {})])
+def test_a_run_with_patience_neither_goes_on_from_another_nor_is_gone_on_from(corpus, tmp_path, first, then):
+    def settings(epochs, budget):
+        return config(recipe="paper", optimiser={"learning_rate": 1e-12}, budget={"epochs": epochs} | budget)
+
+    quickly(settings(4, first), corpus, tmp_path)
+    assert "goes_on_from" not in quickly(settings(5, then), corpus, tmp_path).record()
+
+
 @pytest.mark.parametrize("kind", ["LISTA", "ResidualNetwork", "LearnedPrimalDual", "DeepPrimalDual"])
 @pytest.mark.parametrize("map", [DENSE["map"], FILTERS], ids=["dense", "convolutional"])
 def test_the_neighbours_are_trained_by_the_same_engine(corpus, tmp_path, kind, map):
@@ -310,6 +399,38 @@ def test_states_of_another_network_are_refused(corpus, tmp_path):
     with pytest.raises(ValueError, match="is no training state; remove it"):
         quickly(settings, corpus, tmp_path)
     assert len(run.log()) == 1
+
+
+def test_states_of_another_run_are_refused(corpus, tmp_path):
+    other = quickly(config(seed=1), corpus, tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        quickly(config(), corpus, tmp_path, watcher=StopAfter(40))
+    run = Run(tmp_path / run_name(config(), corpus.checksum))
+    (run.folder / "state.safetensors").write_bytes((other.folder / "state.safetensors").read_bytes())
+    with pytest.raises(ValueError, match=f"is of the run {other.folder.name}; remove it to start"):
+        quickly(config(), corpus, tmp_path)
+
+
+def test_a_log_that_lacks_epochs_of_the_state_is_refused(corpus, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        quickly(config(), corpus, tmp_path, watcher=StopAfter(2 * 29 + 1))
+    run = Run(tmp_path / run_name(config(), corpus.checksum))
+    (run.folder / "log.jsonl").write_text(json.dumps(run.log()[1]) + "\n")
+    with pytest.raises(ValueError, match=r"a state after epoch 2, but a log of 1 epochs; remove state"):
+        quickly(config(), corpus, tmp_path)
+    (run.folder / "state.safetensors").unlink()
+    assert [entry["epoch"] for entry in quickly(config(), corpus, tmp_path).log()] == [1, 2, 3, 4]
+
+
+def test_a_rate_that_the_corpus_does_not_have_is_refused(corpus, tmp_path):
+    with pytest.raises(ValueError, match=r"data.sample_rate_hz is 8000; scan the corpus with that rate"):
+        quickly(config(data={"sample_rate_hz": 8000}), corpus, tmp_path)
+
+
+def test_only_a_full_disk_wants_room(corpus, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match=r"cannot be written: (?!.*make room)"):
+        quickly(config(), corpus, tmp_path / "file")
 
 
 def test_two_processes_do_not_train_in_one_folder(corpus, tmp_path):

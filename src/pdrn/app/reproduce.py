@@ -55,14 +55,15 @@ def reproduce(
         lambda_depth=lambda_depth,
         seed=seed,
     )
-    index = scanned(corpus)
+    index, heard = scanned(corpus), names(hearing)
+    study.check(index, heard)
     if dry_run:
         show_plan(study, index, out, jobs)
         return
     train_grid(study, index, out, jobs)
     setting, table = study.table(index, out)
     if what in ("table2", "all"):
-        rows = steps.table_2(setting, table, index, names(hearing))
+        rows = steps.table_2(setting, table, index, heard)
         steps.save_study(out, setting, {"table2": rows})
     if what in ("figures", "all"):
         steps.save_example(out, setting, steps.example(setting, table, index))

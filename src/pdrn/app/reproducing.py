@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from rich.console import Console
@@ -11,10 +12,10 @@ from rich.table import Table as RichTable
 
 from pdrn.app.training import clock
 from pdrn.audio.corpus import Corpus
-from pdrn.study.config import Config, run_name
+from pdrn.study.config import Config
 from pdrn.study.paper import KINDS
-from pdrn.study.reproduce import Study, multiplications, train_all
-from pdrn.study.runs import Run
+from pdrn.study.reproduce import Study, Trained, multiplications, train_all
+from pdrn.study.runs import run_for, shorter_run
 from pdrn.study.tables import place_of
 
 TYPICAL_SHARE_OF_FLOOR = 0.75
@@ -39,13 +40,16 @@ def show_plan(study: Study, corpus: Corpus, out: Path, jobs: int) -> None:
     for heading in ("network", "epochs", "done", "TFLOP", "time"):
         table.add_column(heading, justify="right")
     total = 0.0
+    chosen = study.chosen_lambdas(corpus, out)
+    parts = [(config, title(config)) for config in [*study.first_part(), *study.second_part(chosen)]]
     # Which lambda will be chosen does not matter for the cost: any stands for it.
-    lambdas = dict.fromkeys(KINDS, study.lambdas[0]) if study.lambdas else {}
-    parts = [(config, title(config)) for config in study.first_part()]
-    for config in study.second_part(lambdas):
+    open_kinds = {kind: study.lambdas[0] for kind in KINDS if study.lambdas and kind not in chosen}
+    for config in study.second_part(open_kinds):
         parts.append((config, title(config).partition("lambda")[0] + "lambda as chosen"))
     for config, name in parts:
-        log = Run(out / run_name(config, corpus.checksum)).log()
+        log = run_for(config, corpus.checksum, out).log()
+        if not log and (shorter := shorter_run(config, corpus.checksum, out, threads if jobs > 1 else 0)):
+            log = shorter.log()
         done = log[-1]["epoch"] if log else 0
         left = multiplications(config, corpus) * (1 - done / config.budget.epochs)
         total += left
@@ -56,27 +60,49 @@ def show_plan(study: Study, corpus: Corpus, out: Path, jobs: int) -> None:
     gflops = 2e-9 * rate / TYPICAL_SHARE_OF_FLOOR
     print(f"{jobs} at a time, {threads} threads each: {gflops:.0f} GFLOPS in matrix products, ", end="")
     print(f"of which training takes about {TYPICAL_SHARE_OF_FLOOR:.0%}")
-    print(f"lambda of {', '.join(map(str, study.lambdas))} is chosen at L={study.depth_for_lambda}, ", end="")
-    print("for each kind of network, by the development error")
+    if study.lambdas:
+        candidates = ", ".join(map(str, study.lambdas))
+        print(f"lambda of {candidates} is chosen at L={study.depth_for_lambda}, ", end="")
+        print("for each kind of network, by the development error")
 
 
 def train_grid(study: Study, corpus: Corpus, out: Path, jobs: int) -> None:
-    """Train all networks of a study that are not there yet."""
-    _train(study.first_part(), corpus, out, jobs)
-    _train(study.second_part(study.chosen_lambdas(corpus, out)), corpus, out, jobs)
+    """Train all networks of a study that are not there yet; those that fail are named in the end."""
+    failed = _train(study.first_part(), corpus, out, jobs)
+    failed += _train(study.second_part(study.chosen_lambdas(corpus, out)), corpus, out, jobs)
+    if failed:
+        first, more = failed[0], f", and {len(failed) - 1} more as said above" if failed[1:] else ""
+        raise ValueError(f"{title(first.config)} was not trained: {first.error}{more}")
 
 
-def _train(configs: Sequence[Config], corpus: Corpus, out: Path, jobs: int) -> None:
-    missing = [c for c in configs if not Run(out / run_name(c, corpus.checksum)).is_done]
-    if jobs > 1:
-        console = Console(stderr=True, highlight=False)
-        for number, (config, run) in enumerate(train_all(missing, corpus, out, jobs), 1):
-            error = min(entry["dev_mse"] for entry in run.log())
-            console.print(f"{number}/{len(missing)}  {title(config)}  dev {1e4 * error:.3f}e-4")
-        return
+def _train(configs: Sequence[Config], corpus: Corpus, out: Path, jobs: int) -> list[Trained]:
+    """Train what is missing, say how it goes, and return what failed."""
+    missing = [config for config in configs if not run_for(config, corpus.checksum, out).is_done]
+    console, failed = Console(stderr=True, highlight=False), []
+    results = train_all(missing, corpus, out, jobs) if jobs > 1 else _in_turn(missing, corpus, out)
+    with closing(results):
+        for number, result in enumerate(results, 1):
+            said = f"{number}/{len(missing)}  {title(result.config)}"
+            for sentence in result.notes:
+                console.print(f"{said}  {sentence}", markup=False, soft_wrap=True)
+            if result.run is None:
+                failed.append(result)
+                console.print(f"{said}  {result.error}", markup=False, soft_wrap=True)
+            elif jobs > 1:
+                error = min(entry["dev_mse"] for entry in result.run.whole_log())
+                console.print(f"{said}  dev {1e4 * error:.3f}e-4")
+    return failed
+
+
+def _in_turn(configs: Sequence[Config], corpus: Corpus, out: Path) -> Generator[Trained, None, None]:
+    """Train networks one after another, each with its progress."""
     from pdrn.app.training import display
     from pdrn.study.train import train
 
-    for number, config in enumerate(missing, 1):
-        with display(f"{number}/{len(missing)}  {title(config)}") as watcher:
-            train(config, corpus, out, watcher=watcher)
+    for number, config in enumerate(configs, 1):
+        try:
+            with display(f"{number}/{len(configs)}  {title(config)}") as watcher:
+                result = Trained(config, train(config, corpus, out, watcher=watcher))
+        except (ValueError, OSError) as error:
+            result = Trained(config, error=str(error))
+        yield result

@@ -33,8 +33,12 @@ class Display(Watcher):
             f"{self.epochs} epochs of {steps} steps, threads: {record['threads']}{going_on}"
             + (f"; {short} files are too short and left out" if short else ""),
             soft_wrap=True,
+            markup=False,
         )
         self.progress.update(self.task, total=record["total_steps"], completed=done)
+
+    def note(self, sentence: str) -> None:
+        self.progress.console.print(sentence, soft_wrap=True, markup=False)
 
     def advance(self, step: int) -> None:
         self.progress.update(self.task, completed=step)
@@ -70,6 +74,9 @@ class Board(Watcher):
         self.other.begin(run, record, first_epoch)
         self.board = self.writer(str(run.folder / "tensorboard"), purge_step=first_epoch)
 
+    def note(self, sentence: str) -> None:
+        self.other.note(sentence)
+
     def advance(self, step: int) -> None:
         self.other.advance(step)
 
@@ -91,7 +98,6 @@ def display(title: str = "") -> Iterator[Display]:
 
 
 def clock(seconds: float) -> str:
-    """Return a time as hours, minutes and seconds."""
     """Return a time as hours, minutes and seconds."""
     minutes, seconds = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"

@@ -35,6 +35,9 @@ RECIPES: dict[str, dict[str, Any]] = {
 standard value. The paper does not say how weights start; Glorot is the default of the software that it used.
 """
 
+EPOCHS = 1000
+"""How long, where nothing else is said: as the paper."""
+
 
 @dataclass(frozen=True)
 class Start:
@@ -172,7 +175,7 @@ class Config:
     data: Data = field(default_factory=Data)
     loss: Loss = field(default_factory=Loss)
     optimiser: Optimiser = field(default_factory=Optimiser)
-    budget: Budget = field(default_factory=lambda: Budget(epochs=1000))
+    budget: Budget = field(default_factory=lambda: Budget(epochs=EPOCHS))
 
     def __post_init__(self) -> None:
         _require(self.seed >= 0, f"seed must be at least 0, got {self.seed}")
@@ -200,10 +203,15 @@ def from_table(table: Mapping[str, Any]) -> Config:
     recipe = table.get("recipe", "")
     if recipe not in ("", *RECIPES):
         raise ValueError(f"no recipe is called {recipe!r}; there are {', '.join(RECIPES)}")
-    base = RECIPES.get(recipe, {})
-    if "budget" in table:  # one of three is set: what the recipe sets would be a second
-        base = {name: part for name, part in base.items() if name != "budget"}
-    config: Config = _made(Config, _merged(base, table), "the configuration")
+    base, budget = {"budget": {"epochs": EPOCHS}} | RECIPES.get(recipe, {}), table.get("budget")
+    if isinstance(budget, Mapping) and budget.keys() & {"epochs", "steps", "seconds"}:
+        del base["budget"]  # one of three is set: what the recipe sets would be a second
+    return from_complete_table(_merged(base, table))
+
+
+def from_complete_table(table: Mapping[str, Any]) -> Config:
+    """Make a configuration of what ``as_table`` returned; a field that is newer than that has its default."""
+    config: Config = _made(Config, table, "the configuration")
     return config
 
 

@@ -88,12 +88,10 @@ def _cells(signals: Array, bits: NDArray[np.float64], edge: Any, data: Data) -> 
     """Quantize: codes are whole numbers, cells are theirs plus the edge, in units of the step."""
     step = (2.0 / 2.0**bits).astype(np.float32)
     in_steps = signals / step
-    if np.all(edge == 0):
-        lower = np.floor(in_steps)
-        # A sample at full scale belongs to the highest cell, which ends there.
-        np.minimum(lower, np.ceil(1 / step) - 1, out=lower)
-    else:
-        lower = np.floor(in_steps - edge) + edge
+    lower = np.floor(in_steps - edge)
+    # Where an edge is at 0, a sample at full scale belongs to the highest cell, which ends there.
+    np.minimum(lower, np.where(edge == 0, np.ceil(1 / step) - 1, np.float32(np.inf)), out=lower)
+    lower += edge
     upper = lower + np.float32(1)
     if data.unit == "cell":
         return Examples(in_steps, lower, upper, step[:, 0].astype(np.float64))
@@ -172,8 +170,13 @@ def _long_enough(corpus: Corpus, split: str, length: int) -> tuple[list[Array], 
     everything: Sequence[Any] = corpus.signals(split, np.float32)
     signals = [signal for signal in everything if len(signal) >= length]
     if not signals:
-        raise ValueError(
-            f"the {split} split of {corpus.folder} has no file of {length} samples or more; "
-            "add some, or set a smaller length"
-        )
+        raise without_a_frame(corpus, split, length)
     return signals, len(everything) - len(signals)
+
+
+def without_a_frame(corpus: Corpus, split: str, length: int) -> ValueError:
+    """Return the error that all files of a split are too short."""
+    return ValueError(
+        f"the {split} split of {corpus.folder} has no file of {length} samples or more; "
+        "add some, or set a smaller length"
+    )

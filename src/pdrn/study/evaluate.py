@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from pdrn.audio.corpus import Corpus
 from pdrn.audio.metrics import mse, pesq_wb, snr, snr_pooled, stoi
 from pdrn.audio.quantizers import MidRise
+from pdrn.study.data import without_a_frame
 from pdrn.study.methods import FRAME_LENGTH, Method, method_named
 
-HEARING = ("pesq", "stoi")
-"""Measures of hearing, which take longer than all else."""
+HEARING = {"pesq": "pesq", "stoi": "pystoi"}
+"""Measures of hearing, which take longer than all else, and the packages that compute them."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,21 @@ class Row:
     stoi: float | None = None
 
 
+def check_hearing(hearing: Collection[str], sample_rate_hz: int) -> None:
+    """Refuse measures of hearing that cannot be computed here."""
+    for name in hearing:
+        if name not in HEARING:
+            raise ValueError(f"no measure is called {name!r}; there are {', '.join(HEARING)}")
+        if find_spec(HEARING[name]) is None:
+            raise ValueError(
+                f"{name} needs {HEARING[name]}, which is not installed: pip install 'pdrn[metrics]'"
+            )
+    if "pesq" in hearing and sample_rate_hz != 16000:
+        raise ValueError(
+            f"pesq is defined at 16000 Hz, and the corpus has {sample_rate_hz}; leave it out or resample"
+        )
+
+
 def evaluate(
     corpus: Corpus,
     split: str,
@@ -56,15 +73,12 @@ def evaluate(
         if isinstance(methods, Mapping)
         else {name: method_named(name, frame_length, sample_rate_hz) for name in methods}
     )
-    if unknown := sorted(set(hearing) - set(HEARING)):
-        raise ValueError(f"no measure is called {unknown[0]!r}; there are {', '.join(HEARING)}")
+    check_hearing(hearing, sample_rate_hz)
     quantizer = MidRise(bits, full_scale=True)
     signals = [s[: len(s) // frame_length * frame_length] for s in corpus.signals(split)]
     signals = [signal for signal in signals if len(signal)]
     if not signals:
-        raise ValueError(
-            f"the {split} split of {corpus.folder} has no file of {frame_length} samples or more; add some"
-        )
+        raise without_a_frame(corpus, split, frame_length)
     cells = [quantizer.cells(quantizer.encode(signal)) for signal in signals]
     quantized_mse = mse(signals, [each.centre for each in cells])
     for name, restore in restorers.items():

@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator
+from matplotlib.ticker import LogLocator, MaxNLocator
 
 from pdrn.audio.frames import cut
 from pdrn.study.paper import TABLE_1, Kind
@@ -62,6 +62,7 @@ def curves(table: Table, kind: Kind, with_the_papers: bool) -> Figure:
                 words = {"train": "training", "dev": "development"}[split]
                 panel.set_title(f"{words} error, {'with' if regularised else 'without'} regularisation")
                 panel.set_yscale("log")
+                panel.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
                 panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
                 panel.yaxis.set_major_formatter("{x:g}")
                 panel.yaxis.set_minor_formatter("")

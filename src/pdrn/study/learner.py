@@ -19,7 +19,8 @@ from pdrn.study.machine import MatrixProducts
 from pdrn.study.runs import Tensors
 
 STEPS_PER_AVERAGE = 8
-"""The average follows the weights every so many steps: every step would cost a tenth of the time."""
+"""The average follows the weights at each of so many first steps, then after so many at a time: following at
+every step would cost a tenth of the time."""
 
 QUIETEST = 1e-3
 """A relative loss divides by at least so many squared units: a silent segment may have no error at all."""
@@ -63,7 +64,7 @@ class Learner:
     """The weights of a run and what changes them."""
 
     def __init__(self, config: Config, total_steps: int) -> None:
-        self.config, self.total_steps, self.step = config, total_steps, 0
+        self.config, self.total_steps, self.step, self.followed = config, total_steps, 0, 0
         self.architecture: Architecture = config.architecture
         tensors = {name: torch.tensor(part, dtype=torch.float32) for name, part in start(config).items()}
         self.fixed = {name: tensors.pop(name) for name in self.architecture.fixed}
@@ -83,7 +84,8 @@ class Learner:
         self._clip()
         self._adam()
         self.step += 1
-        self._follow()
+        if self.step <= STEPS_PER_AVERAGE or self.step - self.followed >= STEPS_PER_AVERAGE:
+            self.follow()
         return loss, mse
 
     @torch.no_grad()
@@ -153,14 +155,18 @@ class Learner:
             torch._foreach_mul_(gradients, longest / norm)
 
     @torch.no_grad()
-    def _follow(self) -> None:
-        """Move the average towards the weights; over the first steps it is a plain mean of recent ones."""
-        if "average" in self.kept and self.step % STEPS_PER_AVERAGE == 0:
+    def follow(self) -> None:
+        """Move the average towards the weights; over the first steps it is a plain mean of recent ones.
+
+        This is for before the network is measured or kept: the steps since the last time count too.
+        """
+        steps, self.followed = self.step - self.followed, self.step
+        if "average" in self.kept and steps:
             kept = min(self.config.optimiser.averaging, (1 + self.step) / (10 + self.step))
             torch._foreach_lerp_(
                 list(self.kept["average"].values()),
                 list(self.weights.values()),
-                1 - kept**STEPS_PER_AVERAGE,
+                1 - kept**steps,
             )
 
     @torch.no_grad()
@@ -196,8 +202,8 @@ class Learner:
 
     @torch.no_grad()
     def restore(self, tensors: Tensors, step: int) -> None:
-        """Go back to where ``tensors`` was taken."""
-        self.step = step
+        """Go back to where ``tensors`` was taken, the average having followed."""
+        self.step = self.followed = step
         for name, part in self._everything().items():
             part.copy_(torch.tensor(tensors[name]))
 

@@ -10,25 +10,29 @@ import dataclasses
 import json
 import multiprocessing
 import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import signal
+import threading
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import safetensors.numpy
 
-from pdrn.audio.corpus import Corpus
+from pdrn.audio.corpus import SPLITS, Corpus
 from pdrn.audio.placing import whole_or_gone
 from pdrn.audio.quantizers import MidRise
 from pdrn.study import paper
-from pdrn.study.config import RECIPES, Config, from_table, run_name
-from pdrn.study.evaluate import evaluate
+from pdrn.study.config import RECIPES, Budget, Config
+from pdrn.study.data import without_a_frame
+from pdrn.study.evaluate import check_hearing, evaluate
 from pdrn.study.methods import FRAME_LENGTH, Method, method_named, network_method
-from pdrn.study.paper import KINDS, MEMORY, Kind
-from pdrn.study.runs import Run, runs_in
-from pdrn.study.tables import Setting, Table, best, tables
+from pdrn.study.paper import KINDS, Kind
+from pdrn.study.runs import Run, run_for, runs_in
+from pdrn.study.tables import Setting, Table, best, config_at, tables
 
 LAMBDAS = (1e-9, 1e-8, 1e-7)
 """Where lambda is looked for."""
@@ -60,6 +64,8 @@ class Study:
             raise ValueError(f"no recipe is called {self.recipe!r}; there are {', '.join(RECIPES)}")
         if not self.depths or min(self.depths) < 1:
             raise ValueError("depths are whole numbers of 1 or more, for example 1,2,5")
+        if len({*self.depths}) < len(self.depths) or len({*self.lambdas}) < len(self.lambdas):
+            raise ValueError("depths and lambdas are different numbers; name each once")
         if self.lambda_depth not in (0, *self.depths):
             raise ValueError(
                 f"lambda cannot be chosen at {self.lambda_depth} layers; choose one of the depths"
@@ -76,19 +82,16 @@ class Study:
 
     def config(self, kind: Kind, depth: int, regularisation: float = 0.0) -> Config:
         """Return the configuration of one network of the grid."""
-        table: dict[str, Any] = {
-            "recipe": self.recipe,
-            "seed": self.seed,
-            "architecture": {
-                "kind": "PrimalDual",
-                "depth": depth,
-                "memory": MEMORY[kind],
-                "map": {"kind": "DenseMap", "samples": self.frame_length},
-            },
-            "data": {"bits": self.bits, "length": self.frame_length},
-            "loss": {"regularisation": regularisation},
-        }
-        return from_table(table | ({"budget": {"epochs": self.epochs}} if self.epochs else {}))
+        config = config_at(kind, depth, regularisation, self.recipe, self.bits, self.frame_length)
+        budget = Budget(epochs=self.epochs) if self.epochs else config.budget
+        return dataclasses.replace(config, seed=self.seed, budget=budget)
+
+    def check(self, corpus: Corpus, hearing: Collection[str]) -> None:
+        """Refuse, before anything is trained, a corpus or measures with which the tables cannot be made."""
+        check_hearing(hearing, corpus.sample_rate_hz or corpus.entries[0].sample_rate_hz)
+        for split in SPLITS:
+            if not any(entry.frames >= self.frame_length for entry in corpus.split(split)):
+                raise without_a_frame(corpus, split, self.frame_length)
 
     def first_part(self) -> list[Config]:
         """Return what can be trained at once: all without regularisation, and every lambda at one depth."""
@@ -104,43 +107,100 @@ class Study:
         return [self.config(kind, depth, value) for depth in depths for kind, value in lambdas.items()]
 
     def chosen_lambdas(self, corpus: Corpus, out: str | os.PathLike[str]) -> dict[Kind, float]:
-        """Return for each kind of network the lambda with the smallest development error."""
-
-        def error(kind: Kind, value: float) -> float:
-            config = self.config(kind, self.depth_for_lambda, value)
-            log = Run(Path(out) / run_name(config, corpus.checksum)).log()
-            return float(min(entry["dev_mse"] for entry in log))
-
-        return {
-            kind: min(self.lambdas, key=lambda value: error(kind, value)) for kind in KINDS if self.lambdas
-        }
+        """Return the lambda with the smallest development error, for kinds whose candidates are all done."""
+        chosen = {}
+        for kind in KINDS:
+            configs = {value: self.config(kind, self.depth_for_lambda, value) for value in self.lambdas}
+            runs = {value: run_for(config, corpus.checksum, out) for value, config in configs.items()}
+            if runs and all(run.is_done for run in runs.values()):
+                errors = {v: min(entry["dev_mse"] for entry in run.whole_log()) for v, run in runs.items()}
+                chosen[kind] = min(errors, key=lambda value: float(errors[value]))
+        return chosen
 
     def table(self, corpus: Corpus, out: str | os.PathLike[str]) -> tuple[Setting, Table]:
         """Return Table 1, as far as it was trained."""
-        setting = Setting(self.recipe, self.bits, self.frame_length, corpus.folder.name, corpus.checksum)
+        name = corpus.folder.resolve().name
+        setting = Setting(self.recipe, self.bits, self.frame_length, name, corpus.checksum)
         return setting, tables(runs_in(out)).get(setting, {})
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What became of a network: a run or an error, and what there was to say meanwhile."""
+
+    config: Config
+    run: Run | None = None
+    error: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def train_all(
     configs: Sequence[Config], corpus: Corpus, out: str | os.PathLike[str], jobs: int
-) -> Iterator[tuple[Config, Run]]:
-    """Train networks, so many at a time, each in a process of its own, and yield each when it is done."""
-    cores = os.cpu_count() or 1
+) -> Generator[Trained, None, None]:
+    """Train networks, so many at a time, each in a process of its own, and yield each when it is done.
+
+    One that fails does not keep others from their training. Where the caller ends, so do the processes.
+    """
+    threads = max(1, (os.cpu_count() or 1) // jobs)
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, context) as pool:
-        work = {pool.submit(_train, config, corpus, out, max(1, cores // jobs)): config for config in configs}
+    waiting, running = list(configs), dict[Connection, tuple[Config, SpawnProcess]]()
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                config, (receiver, sender) = waiting.pop(0), context.Pipe(duplex=False)
+                process = context.Process(
+                    target=_work, args=(sender, config, corpus, out, threads), daemon=True
+                )
+                process.start()
+                sender.close()
+                running[receiver] = config, process
+            ready = wait(list(running))
+            for receiver in [each for each in running if each in ready]:
+                config, process = running[receiver]
+                result = _received(receiver, config)
+                process.join()
+                del running[receiver]
+                yield result
+    finally:
+        for _, process in running.values():
+            process.terminate()
+            process.join()
+
+
+def _received(receiver: Connection, config: Config) -> Trained:
+    with receiver:
         try:
-            for done in as_completed(work):
-                yield work[done], done.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+            result: Trained = receiver.recv()
+        except EOFError:
+            return Trained(config, error="its process was killed; is memory short? try fewer jobs")
+    return result
 
 
-def _train(config: Config, corpus: Corpus, out: str | os.PathLike[str], threads: int) -> Run:
-    from pdrn.study.train import train
+def _work(
+    sender: Connection, config: Config, corpus: Corpus, out: str | os.PathLike[str], threads: int
+) -> None:
+    """Train a network in a process of its own, which ends when its parent does, however that ends."""
+    from pdrn.study.train import Watcher, train
 
-    return train(config, corpus, out, threads=threads)
+    class Listener(Watcher):
+        def note(self, sentence: str) -> None:
+            notes.append(sentence)
+
+    notes: list[str] = []
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal interrupts all: the parent decides
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        run = train(config, corpus, out, threads=threads, watcher=Listener())
+        sender.send(Trained(config, run, notes=tuple(notes)))
+    except (ValueError, OSError) as error:
+        sender.send(Trained(config, error=str(error), notes=tuple(notes)))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
 
 
 def multiplications(config: Config, corpus: Corpus) -> float:
@@ -156,8 +216,8 @@ def table_2(setting: Setting, table: Table, corpus: Corpus, hearing: Sequence[st
     chosen = {}
     for kind in KINDS:
         if result := best(table, kind):
-            methods[kind] = network_method(result.run.best(), "full scale")
-            chosen[kind] = result.run.folder.name
+            methods[kind] = network_method(result.run.best(), result.config.data.unit)
+            chosen[kind] = result.run.name
     for iterations in (10, 25, 50):
         methods[f"CP {iterations}"] = method_named(f"cp:{iterations}", setting.frame_length)
     rate = corpus.sample_rate_hz or corpus.entries[0].sample_rate_hz
@@ -171,7 +231,7 @@ def example(setting: Setting, table: Table, corpus: Corpus) -> dict[str, np.ndar
     methods = {"CP 25": method_named("cp:25", setting.frame_length)}
     for kind in KINDS:
         if result := best(table, kind):
-            methods[kind] = network_method(result.run.best(), "full scale")
+            methods[kind] = network_method(result.run.best(), result.config.data.unit)
     longest = max(corpus.split("test"), key=lambda entry: entry.frames)
     rate = corpus.sample_rate_hz or longest.sample_rate_hz
     signal = corpus.signal(longest)[: round(EXAMPLE_SECONDS * rate)]

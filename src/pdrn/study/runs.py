@@ -11,6 +11,7 @@ Every file but the log is written whole or not at all.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -31,7 +32,7 @@ from pdrn.audio.placing import whole_or_gone
 from pdrn.nets import Network
 from pdrn.nets import checkpoint as network_files
 from pdrn.nets.checkpoint import Provenance
-from pdrn.study.config import Config, from_table
+from pdrn.study.config import Config, from_complete_table, run_name
 
 Tensors = dict[str, np.ndarray[Any, Any]]
 Entry = dict[str, Any]
@@ -52,6 +53,11 @@ class Run:
         return self.folder / "best.safetensors"
 
     @property
+    def name(self) -> str:
+        """What the run was called when it began, wherever its folder went since."""
+        return str((self.record() or {}).get("name", self.folder.name))
+
+    @property
     def is_done(self) -> bool:
         """Whether training came to its end."""
         return (self.folder / "last.safetensors").is_file()
@@ -64,7 +70,7 @@ class Run:
             return None
         try:
             record = json.loads(text)
-            from_table(record["config"])
+            from_complete_table(record["config"])
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f"{self.folder / 'run.json'} cannot be read ({error}); remove that folder to start again"
@@ -73,7 +79,7 @@ class Run:
 
     def config(self) -> Config:
         """Return the configuration of a run that began."""
-        return from_table((self.record() or {})["config"])
+        return from_complete_table((self.record() or {})["config"])
 
     def begin(self, record: dict[str, Any], going_on_from: Run | None = None) -> None:
         """Note what the run is, after it took over where another stands, to go on from there.
@@ -85,6 +91,10 @@ class Run:
             (self.folder / name).unlink(missing_ok=True)
             if going_on_from and (going_on_from.folder / name).exists():
                 shutil.copyfile(going_on_from.folder / name, self.folder / name)
+        self.note(record)
+
+    def note(self, record: dict[str, Any]) -> None:
+        """Write what the run is."""
         with whole_or_gone(self.folder / "run.json", overwrite=True) as stream:
             stream.write(json.dumps(record, indent=1).encode())
 
@@ -99,12 +109,23 @@ class Run:
                 break
         return entries
 
-    def forget_after(self, epoch: int) -> list[Entry]:
-        """Cut the log off after an epoch, and return what is left."""
+    def whole_log(self) -> list[Entry]:
+        """Return the log of a run that is done, refusing an empty one."""
+        entries = self.log()
+        if not entries:
+            raise ValueError(f"the log of {self.folder} is empty; remove that folder to train it again")
+        return entries
+
+    def forget_after(self, epoch: int) -> None:
+        """Cut the log off after an epoch, refusing one that does not have all epochs until then."""
         kept = [entry for entry in self.log() if entry["epoch"] <= epoch]
+        if [entry["epoch"] for entry in kept] != list(range(1, epoch + 1)):
+            raise ValueError(
+                f"{self.folder} has a state after epoch {epoch}, but a log of {len(kept)} epochs; "
+                "remove state.safetensors there to start this run again"
+            )
         with whole_or_gone(self.folder / "log.jsonl", overwrite=True) as stream:
             stream.write("".join(json.dumps(entry) + "\n" for entry in kept).encode())
-        return kept
 
     def append(self, entry: Entry) -> None:
         """Add an epoch to the log."""
@@ -115,12 +136,12 @@ class Run:
         """Write where training stands; what stood there before is replaced at once."""
         with open(self.folder / "log.jsonl", "ab") as log:
             os.fsync(log.fileno())  # the log is never behind the state
-        contents = safetensors.numpy.save(tensors, {STATE_KEY: json.dumps(facts)})
+        contents = safetensors.numpy.save(tensors, {STATE_KEY: json.dumps({"run": self.name} | facts)})
         with whole_or_gone(self.folder / "state.safetensors", overwrite=True) as stream:
             stream.write(contents)
 
     def load_state(self, wanted: dict[str, tuple[int, ...]]) -> tuple[Tensors, dict[str, Any]] | None:
-        """Return where training stands, or None if nothing is there; refuse what is of another network."""
+        """Return where training stands, or None if nothing is there; refuse what is of another run."""
         path = self.folder / "state.safetensors"
         if not path.exists():
             return None
@@ -132,6 +153,10 @@ class Run:
             raise ValueError(f"{path} is no training state; remove it to start this run again") from error
         if {name: part.shape for name, part in tensors.items()} != wanted:
             raise ValueError(f"{path} is of another network; remove it to start this run again")
+        begun_as = ((self.record() or {}).get("goes_on_from") or {}).get("run")
+        # States from before they were named have no name; after a shorter run they may still have its name.
+        if (name := facts.get("run")) not in (None, self.name, begun_as):
+            raise ValueError(f"{path} is of the run {name}; remove it to start this run again")
         return tensors, facts
 
     def save_network(self, name: str, network: Network, provenance: Provenance) -> None:
@@ -165,6 +190,45 @@ class Run:
 def runs_in(folder: str | os.PathLike[str]) -> list[Run]:
     """Return the runs that began in a folder, in the order of their names."""
     return [Run(path.parent) for path in sorted(Path(folder).glob("*/run.json"))]
+
+
+def run_for(config: Config, corpus_sha256: str, out: str | os.PathLike[str]) -> Run:
+    """Return the run of a configuration on a corpus, whether it began or not.
+
+    One that began before a field was added, and so has another name, is found by what it records.
+    """
+    named = Run(Path(out) / run_name(config, corpus_sha256))
+    if (named.folder / "run.json").exists():
+        return named
+    alike = (run for run in _runs_on(corpus_sha256, out) if run.config() == config)
+    return next(alike, named)
+
+
+def shorter_run(
+    config: Config, corpus_sha256: str, out: str | os.PathLike[str], threads: int = 0
+) -> Run | None:
+    """Return the longest finished run that differs in nothing but a smaller budget.
+
+    It has so many threads, or any for 0. Where the learning rate is constant and neither has patience, what
+    it did is what this one would do.
+    """
+    budget = config.budget
+    if config.optimiser.schedule != "constant" or budget.patience:
+        return None
+    found: dict[int, Run] = {}
+    for run in _runs_on(corpus_sha256, out):
+        theirs, record, log = run.config(), run.record() or {}, run.log()
+        is_alike = dataclasses.replace(theirs, budget=budget) == config and not theirs.budget.patience
+        if not (is_alike and run.is_done and log and threads in (0, record["threads"])):
+            continue
+        steps, steps_per_epoch = log[-1]["step"], record["steps_per_epoch"]
+        if steps < (budget.steps or budget.epochs * steps_per_epoch) and steps % steps_per_epoch == 0:
+            found[steps] = run
+    return found[max(found)] if found else None
+
+
+def _runs_on(corpus_sha256: str, out: str | os.PathLike[str]) -> Iterator[Run]:
+    return (run for run in runs_in(out) if (run.record() or {})["corpus_sha256"] == corpus_sha256)
 
 
 def code_version() -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from pdrn.nets import DenseMap, PrimalDual
-from pdrn.study.config import Config
-from pdrn.study.paper import MEMORY, Kind
+from pdrn.nets import PrimalDual
+from pdrn.study.config import RECIPES, Config, from_table
+from pdrn.study.paper import KINDS, MEMORY, Kind
 from pdrn.study.runs import Entry, Run
 
 
@@ -18,7 +19,8 @@ class Setting:
     recipe: str
     bits: int
     frame_length: int
-    corpus: str
+    corpus: str = field(compare=False)
+    """What its folder is called: one corpus may have several names."""
     corpus_sha256: str
 
     @property
@@ -86,7 +88,7 @@ def tables(runs: Iterable[Run]) -> dict[Setting, Table]:
         setting = Setting(
             config.recipe, int(data.bits[0]), data.length, record["corpus"], record["corpus_sha256"]
         )
-        result, table = Result(run, config, run.log()), found.setdefault(setting, {})
+        result, table = Result(run, config, run.whole_log()), found.setdefault(setting, {})
         if place not in table or _rank(result) > _rank(table[place]):
             table[place] = result
     return {setting: dict(sorted(table.items())) for setting, table in sorted(found.items(), key=_by_name)}
@@ -95,20 +97,41 @@ def tables(runs: Iterable[Run]) -> dict[Setting, Table]:
 def others(runs: Iterable[Run]) -> list[Result]:
     """Return the finished runs that have no place in Table 1, the best first."""
     done = [run for run in runs if run.is_done and run.record() is not None]
-    results = [Result(run, run.config(), run.log()) for run in done if place_of(run.config()) is None]
+    results = [Result(run, run.config(), run.whole_log()) for run in done if place_of(run.config()) is None]
     return sorted(results, key=lambda result: result.best["dev_ratio"])
 
 
 def place_of(config: Config) -> Place | None:
     """Return where a run stands in Table 1, or None if it does not."""
-    network = config.architecture
-    kinds = {memory: kind for kind, memory in MEMORY.items()}
-    if not isinstance(network, PrimalDual) or not isinstance(network.map, DenseMap) or not config.recipe:
+    network, regularisation = config.architecture, config.loss.regularisation
+    if config.recipe not in RECIPES or not isinstance(network, PrimalDual):
         return None
-    if network != PrimalDual(network.map, network.depth, network.memory) or network.memory not in kinds:
-        return None
-    kind: Kind = "PDN" if kinds[network.memory] == "PDN" else "PDRN"
-    return Place(kind, config.loss.regularisation > 0, network.depth)
+    for kind in KINDS:
+        bits, length = int(config.data.bits[0]), config.data.length
+        wanted = config_at(kind, network.depth, regularisation, config.recipe, bits, length)
+        if dataclasses.replace(config, budget=wanted.budget, seed=wanted.seed) == wanted:
+            return Place(kind, regularisation > 0, network.depth)
+    return None
+
+
+def config_at(
+    kind: Kind, depth: int, regularisation: float, recipe: str, bits: int, frame_length: int
+) -> Config:
+    """Return the configuration of a network of Table 1, as long as its recipe says."""
+    network = {
+        "kind": "PrimalDual",
+        "depth": depth,
+        "memory": MEMORY[kind],
+        "map": {"kind": "DenseMap", "samples": frame_length},
+    }
+    return from_table(
+        {
+            "recipe": recipe,
+            "architecture": network,
+            "data": {"bits": bits, "length": frame_length},
+            "loss": {"regularisation": regularisation},
+        }
+    )
 
 
 def best(table: Mapping[Place, Result], kind: Kind) -> Result | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import time
@@ -9,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,11 @@ import numpy as np
 from pdrn.audio.corpus import Corpus
 from pdrn.audio.files import why
 from pdrn.nets.checkpoint import Provenance
-from pdrn.study.config import Config, as_table, run_name
+from pdrn.study.config import Config, as_table
 from pdrn.study.data import DevelopmentData, TrainingData
 from pdrn.study.learner import Learner, learning_rate
 from pdrn.study.machine import fastest_threads, repeatable
-from pdrn.study.runs import Entry, Run, code_version, runs_in
+from pdrn.study.runs import Entry, Run, code_version, run_for, shorter_run
 
 SECONDS_BETWEEN_STATES = 60.0
 """State is written after an epoch, but not more often than this: a kill costs a minute or an epoch."""
@@ -30,11 +30,18 @@ STEPS_PER_FLOOR = 50
 """The floor is measured so often while training goes on, so that a busy machine slows down both."""
 
 
+FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+"""What goes wrong where there is no room."""
+
+
 class Watcher:
     """What a caller may want to hear of a run; this one does not listen."""
 
     def begin(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
         """Hear that training begins, or goes on, with an epoch counted from 1."""
+
+    def note(self, sentence: str) -> None:
+        """Hear what is not as it might be expected."""
 
     def advance(self, step: int) -> None:
         """Hear that so many steps are done."""
@@ -69,48 +76,57 @@ def train(
     out
         The folder of run folders.
     threads
-        How many; 0 takes what the run began with, or what is fastest just now. For a given number the result
-        is the same to the bit, however often training is interrupted.
+        How many; 0 takes those of a shorter run that this one goes on from, or what is fastest just now. A
+        run that began keeps its number: for a given one the result is the same to the bit, however often
+        training is interrupted.
     watcher
         Is told how it goes.
     seconds_between_states
         The state is written after an epoch, but not more often than this.
     """
-    run = Run(Path(out) / run_name(config, corpus.checksum))
+    wanted = config.data.sample_rate_hz
+    if wanted and wanted != corpus.sample_rate_hz:
+        raise ValueError(f"data.sample_rate_hz is {wanted}; scan the corpus with that rate")
+    run = run_for(config, corpus.checksum, out)
     if run.is_done:
         return run
+    watcher = watcher or Watcher()
     with _clear_errors(run), run.locked():
+        data, dev = TrainingData.read(corpus, config), DevelopmentData.read(corpus, config.data)
         record = run.record()
-        threads = threads or (record["threads"] if record else fastest_threads())
-        with repeatable(threads):
-            training = _prepared(run, config, corpus, threads)
-            training.go(watcher or Watcher(), seconds_between_states)
+        if record is None:
+            record = _begun(run, config, corpus, data, threads)
+        elif threads not in (0, record["threads"]):
+            watcher.note(f"threads: {record['threads']}, with which this run began, and not {threads}")
+        with repeatable(record["threads"]):
+            training = _Training(run, config, record, data, dev)
+            training.note_version(watcher)
+            training.go(watcher, seconds_between_states)
     return run
 
 
-def _prepared(run: Run, config: Config, corpus: Corpus, threads: int) -> _Training:
-    """Read the corpus, and note what the run is where that is not done."""
-    data, dev = TrainingData.read(corpus, config), DevelopmentData.read(corpus, config.data)
-    record = run.record()
-    if record is None:
-        record = {
-            "config": as_table(config),
-            "code": code_version(),
-            "corpus": corpus.folder.name,
-            "corpus_sha256": corpus.checksum,
-            "sample_rate_hz": corpus.sample_rate_hz or corpus.entries[0].sample_rate_hz,
-            "seed": config.seed,
-            "threads": threads,
-            "parameters": config.architecture.parameter_count,
-            "steps_per_epoch": data.steps_per_epoch,
-            "total_steps": _total_steps(config, data),
-            "files_too_short": data.left_out,
-        }
-        shorter = _shorter(run, record)
-        if shorter:
-            record["goes_on_from"] = {"run": shorter.folder.name, "code": (shorter.record() or {})["code"]}
-        run.begin(record, shorter)
-    return _Training(run, config, record, data, dev)
+def _begun(run: Run, config: Config, corpus: Corpus, data: TrainingData, threads: int) -> dict[str, Any]:
+    """Note what the run is, after it took over what a shorter one did."""
+    shorter = shorter_run(config, corpus.checksum, run.folder.parent, threads)
+    record = {
+        "name": run.name,
+        "config": as_table(config),
+        "code": code_version(),
+        "corpus": corpus.folder.resolve().name,
+        "corpus_sha256": corpus.checksum,
+        "sample_rate_hz": corpus.sample_rate_hz or corpus.entries[0].sample_rate_hz,
+        "seed": config.seed,
+        "threads": threads or ((shorter.record() or {})["threads"] if shorter else fastest_threads()),
+        "parameters": config.architecture.parameter_count,
+        "steps_per_epoch": data.steps_per_epoch,
+        "files_too_short": data.left_out,
+    }
+    with repeatable(record["threads"]):
+        record["total_steps"] = _total_steps(config, data)
+    if shorter:
+        record["goes_on_from"] = {"run": shorter.name, "code": (shorter.record() or {})["code"]}
+    run.begin(record, shorter)
+    return record
 
 
 def _total_steps(config: Config, data: TrainingData) -> int:
@@ -125,28 +141,6 @@ def _total_steps(config: Config, data: TrainingData) -> int:
         if len(times) > 3 and sum(times) > budget.seconds / 50:
             break
     return max(1, round(budget.seconds / float(np.median(times))))
-
-
-def _shorter(run: Run, record: dict[str, Any]) -> Run | None:
-    """Return the longest finished run that differs in nothing but a smaller budget.
-
-    Where the learning rate is constant, what it did is what this one would do.
-    """
-
-    def essence(of: dict[str, Any]) -> list[Any]:
-        config = {part: value for part, value in of["config"].items() if part != "budget"}
-        return [config, of["corpus_sha256"], of["threads"]]
-
-    if record["config"]["optimiser"]["schedule"] != "constant":
-        return None
-    found: dict[int, Run] = {}
-    for other in runs_in(run.folder.parent):
-        theirs = other.record() or record
-        done = theirs["total_steps"]
-        is_shorter = done < record["total_steps"] and done % record["steps_per_epoch"] == 0
-        if other.is_done and is_shorter and essence(theirs) == essence(record):
-            found[done] = other
-    return found[max(found)] if found else None
 
 
 @dataclass
@@ -175,6 +169,15 @@ class _Training:
         patience = self.config.budget.patience
         tired = patience > 0 and self.epoch - self.best.epoch >= patience
         return self.learner.step >= self.record["total_steps"] or tired
+
+    def note_version(self, watcher: Watcher) -> None:
+        """Say, and keep in the record, that the code is not what the run was at so far."""
+        later = self.record.setdefault("later_code", [])
+        before, now = [self.record, *later][-1]["code"], code_version()
+        if before != now:
+            watcher.note(f"epochs until {self.epoch} were trained by version {before}, those after by {now}")
+            later.append({"code": now, "after_epoch": self.epoch})
+            self.run.note(self.record)
 
     def go(self, watcher: Watcher, seconds_between_states: float) -> None:
         watcher.begin(self.run, self.record, self.epoch + 1)
@@ -221,6 +224,7 @@ class _Training:
         }
 
     def _measure(self) -> Entry:
+        self.learner.follow()
         measured = self.dev.measured(self.learner.restorer())
         ratio = float(np.mean([at.ratio for at in measured]))
         if ratio < self.best.ratio:
@@ -270,7 +274,8 @@ def _clear_errors(run: Run) -> Iterator[None]:
     except FloatingPointError as error:
         raise ValueError(str(error)) from None
     except OSError as error:
+        remedy = "make room" if error.errno in FULL else "see to that"
         raise OSError(
-            f"{run.folder} cannot be written: {why(error)}; make room and give the same command again: "
+            f"{run.folder} cannot be written: {why(error)}; {remedy} and give the same command again: "
             "training goes on where it stopped"
         ) from error
