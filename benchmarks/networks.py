@@ -53,17 +53,18 @@ def step_of(module: NetworkModule, shape: tuple[int, ...]) -> tuple[Callable[[],
 
 
 def dense_floor() -> Callable[[], Any]:
-    """Return the matrix products of a dense forward and backward pass, and nothing else."""
-    n = FRAME_LENGTH
-    x, y = torch.randn(BATCH, n), torch.empty(BATCH, n)
-    kernels, gradient = [torch.randn(n, n) for _ in range(2 * DEPTH)], torch.empty(n, n)
+    """Return the matrix products of a dense forward and backward pass, each on arrays of its own."""
+    n, count = FRAME_LENGTH, 2 * DEPTH
+    activations, results = torch.randn(count, BATCH, n), torch.empty(count, BATCH, n)
+    kernels, gradients = torch.randn(count, n, n), torch.empty(count, n, n)
 
     def products() -> None:
-        for index, kernel in enumerate(kernels):
+        for x, kernel, y in zip(activations, kernels, results, strict=True):
             torch.mm(x, kernel, out=y)
-            torch.mm(x.T, x, out=gradient)
+        for index in reversed(range(count)):
+            torch.mm(activations[index].T, results[index], out=gradients[index])
             if index:  # the input of the network has no gradient
-                torch.mm(x, kernel.T, out=y)
+                torch.mm(results[index], kernels[index].T, out=results[index - 1])
 
     return products
 
