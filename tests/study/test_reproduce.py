@@ -244,6 +244,7 @@ def test_tables_say_what_was_measured(runs):
         assert f"{place.kind} L = {place.depth} |" in text
     assert "L = 1 | L = 2" in text
     assert "2.43" not in text  # the paper's figures are for frames of 1024
+    assert "the paper's" not in text.lower()
 
 
 def test_the_papers_figures_stand_beside_those_of_its_own_setting():
@@ -269,6 +270,7 @@ def test_the_report_sets_the_papers_figures_beside_its_own(runs, tmp_path):
     text = markdown(tmp_path)
     assert re.search(r"\(2\.43, [+-]\d+ %\)", text)
     assert re.search(r"\(2\.24, [+-]\d+ %\)", text)
+    assert "in brackets the paper's and the difference. Training" in text
 
 
 def test_the_example_holds_signals_inside_their_cells(runs):

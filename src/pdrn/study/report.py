@@ -133,8 +133,8 @@ def section(found: Findings, parts: Sequence[str]) -> Section:
     grids = [made[part](found) for part in parts]
     return Section(
         f"{setting.recipe.capitalize()} recipe, {setting.bits} bits",
-        f"Corpus {setting.corpus} ({setting.corpus_sha256[:12]}), frames of {setting.frame_length} samples. "
-        "The paper's figures are those of its own corpus, after 1000 epochs.",
+        f"Corpus {setting.corpus} ({setting.corpus_sha256[:12]}), frames of {setting.frame_length} samples."
+        + _where_the_papers(found, " The paper's figures are those of its own corpus, after 1000 epochs."),
         [grid for grid in grids if grid is not None],
     )
 
@@ -157,8 +157,9 @@ def _table_1(found: Findings) -> Grid:
                 ]
                 rows.append([kind, data, words, *values])
     caption = (
-        "Table 1. Smallest MSE over all epochs, in multiples of 1e-4: here, and in brackets the paper's and "
-        "the difference. Training errors are means over an epoch while it is learned."
+        "Table 1. Smallest MSE over all epochs, in multiples of 1e-4"
+        + _where_the_papers(found, ": here, and in brackets the paper's and the difference")
+        + ". Training errors are means over an epoch while it is learned."
     )
     return Grid(caption, ["", "data", "regularisation", *(f"L = {depth}" for depth in depths)], rows)
 
@@ -206,7 +207,7 @@ def _table_2(found: Findings) -> Grid | None:
     caption = (
         f"Table 2. The test set, {frames} frames of {files} files: nothing done (QU), the networks that are "
         "best on the development set, Chambolle-Pock, and Chambolle-Pock on overlapping frames as in pdrn "
-        "restore. In brackets the paper's figures and the difference."
+        "restore." + _where_the_papers(found, " In brackets the paper's figures and the difference.")
     )
     chosen = {kind: result.run.name for kind in KINDS if (result := best(found.table, kind))}
     if chosen != found.table2["chosen"]:
@@ -242,6 +243,11 @@ def _pictures(found: Findings, folder: Path) -> list[Picture]:
 
 def _time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def _where_the_papers(found: Findings, words: str) -> str:
+    """Return words about the paper's figures, where these stand beside."""
+    return words if found.setting.is_the_papers else ""
 
 
 def _in_1e4(found: Findings, papers: float | None) -> float | None:
