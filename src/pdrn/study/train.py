@@ -17,6 +17,7 @@ import numpy as np
 from pdrn.audio.corpus import Corpus
 from pdrn.audio.files import why
 from pdrn.nets.checkpoint import Provenance
+from pdrn.nets.memory import keep_freed_memory
 from pdrn.study.config import Config, as_table
 from pdrn.study.data import DevelopmentData, TrainingData
 from pdrn.study.learner import Learner, learning_rate
@@ -91,6 +92,7 @@ def train(
     if run.is_done:
         return run
     watcher = watcher or Watcher()
+    keep_freed_memory()
     with _clear_errors(run), run.locked():
         data, dev = TrainingData.read(corpus, config), DevelopmentData.read(corpus, config.data)
         record = run.record()
