@@ -1,8 +1,8 @@
 """Memory that large arrays leave behind, kept for the next ones.
 
 The C library of Linux hands memory back to the system as soon as there is much of it, and what is asked for
-next is mapped and zeroed page by page. A training step, which makes a gradient for every weight and lets go of
-them all, spends a tenth of its time on that.
+next is mapped and zeroed page by page. A training step, which makes a gradient for every weight and lets go
+of them all, spends a tenth of its time on that.
 """
 
 from __future__ import annotations
