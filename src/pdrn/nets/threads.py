@@ -53,4 +53,8 @@ def _apply() -> None:
     for library, before in zip(_libraries(), _before, strict=True):
         wanted = min(_limits) if _limits else before
         if library.get_num_threads() != wanted:
+            # One Python thread holds the right to set this; here the lock stands for it.
+            release = getattr(library, "clear_controlling_thread", lambda force: None)
+            release(force=True)
             library.set_num_threads(wanted)
+            release(force=True)

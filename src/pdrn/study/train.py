@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pdrn.audio.corpus import Corpus
-from pdrn.audio.files import why
+from pdrn.audio.files import AudioError, why
 from pdrn.nets.checkpoint import Provenance
 from pdrn.nets.memory import keep_freed_memory
 from pdrn.study.config import Config, as_table
@@ -275,9 +275,12 @@ def _clear_errors(run: Run) -> Iterator[None]:
         yield
     except FloatingPointError as error:
         raise ValueError(str(error)) from None
-    except OSError as error:
-        remedy = "make room" if error.errno in FULL else "see to that"
+    except (OSError, AudioError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        if not isinstance(cause, OSError):
+            raise
+        remedy = "make room" if cause.errno in FULL else "see to that"
         raise OSError(
-            f"{run.folder} cannot be written: {why(error)}; {remedy} and give the same command again: "
+            f"{run.folder} cannot be written: {why(cause)}; {remedy} and give the same command again: "
             "training goes on where it stopped"
         ) from error
