@@ -9,7 +9,7 @@ import numpy as np
 
 from pdrn.audio.cells import Cells, FloatArray
 from pdrn.convex import DCT, ChambollePock, dequantization, solve
-from pdrn.nets import DenseMap, Network
+from pdrn.nets import Network
 from pdrn.nets.checkpoint import Unit, load
 from pdrn.restoring.restorer import Restorer
 
@@ -63,16 +63,10 @@ def network_method(network: Network, unit: Unit) -> Method:
         lower, upper = ((ends / scale).astype(np.float32) for ends in (cells.lo, cells.hi))
         return cells.project(network(lower, upper).astype(np.float64) * scale)
 
-    frame_length = frame_length_of(network)
+    frame_length = network.architecture.map.frame_length
     if frame_length is None:
         return lambda signals: [restore(cells) for cells in signals]
     return lambda signals: _by_frame(signals, frame_length, restore)
-
-
-def frame_length_of(network: Network) -> int | None:
-    """Return how long the frames are that a network takes, or None where it takes signals of any length."""
-    map = network.architecture.map
-    return map.samples if isinstance(map, DenseMap) else None
 
 
 def _by_frame(
