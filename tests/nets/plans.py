@@ -21,6 +21,12 @@ FAMILY |= {
     f"{name}, weighted": PrimalDual(map, 3, "mix", weighting="spectrum")
     for name, map in (("dense", DENSE), ("convolutional", CONVOLUTIONAL))
 }
+FAMILY |= {
+    f"convolutional, {'past' if causal else 'context'}": PrimalDual(
+        CONVOLUTIONAL, 4, "gain", theta=0.3, weighting="context", stages=2, context=2, causal=causal
+    )
+    for causal in (False, True)
+}
 RELATED = {
     f"{type(plan).__name__}, {type(map).__name__}": plan
     for map in (DENSE, CONVOLUTIONAL)

@@ -63,7 +63,7 @@ def test_weights_of_the_prior_are_those_of_the_solver(seed):
     spectrum = np.abs(DCT(16).apply((lower + upper) / 2)) ** 2
     padded = np.pad(spectrum, [(0, 0), (2, 2)], "edge")
     smooth = sum(padded[:, i : i + 16] * share for i, share in enumerate((1 / 8, 1 / 4, 1 / 4, 1 / 4, 1 / 8)))
-    problem = dequantization(lower, upper, DCT(16), 1 / (1 + np.sqrt(smooth + 1e-6)))
+    problem = dequantization(lower, upper, DCT(16), 1 / (1 + np.exp(1.5) * np.sqrt(smooth + 1e-6)))
     plan = PrimalDual(DENSE, 4, theta=1.0, weighting="spectrum")
     for layer, x in enumerate(Network.started(plan, dtype=np.float64).by_layer(lower, upper), 1):
         iterate = solve(problem, ChambollePock(10.0, 0.1), iterations=layer).x
@@ -219,6 +219,11 @@ def test_parameter_counts(plan, count):
         (PrimalDual(CONVOLUTIONAL, 2), (3, 27), 2 * 2 * 3 * (7 + 1) * 10 * 8),
         (PrimalDual(CONVOLUTIONAL, 2, "mix"), (27,), 2 * 2 * 8 * 10 * 8 + 8 * 10 * 10),
         (PrimalDual(DENSE, 3, weighting="spectrum"), (5, 16), (3 * 2 + 1) * 5 * 16 * 16),
+        (
+            PrimalDual(CONVOLUTIONAL, 2, weighting="context", context=1),
+            (27,),
+            (2 * 2 + 1) * 10 * 10 * 8 + (3 + 2) * 10 * 10 * 10,
+        ),
     ],
 )
 def test_multiplications_are_counted(plan, shape, products):
@@ -239,6 +244,12 @@ def test_multiplications_are_counted(plan, shape, products):
         (lambda: DenseMap(4, False), "coefficients must be"),
         (lambda: LearnedPrimalDual(ConvolutionalMap(4, 8, 8), 2), "a window longer than its hop"),
         (lambda: PrimalDual(DENSE, 2).reach, "sees its frame"),
+        (lambda: PrimalDual(DENSE, 2, weighting="context", context=1), "frames have no neighbours"),
+        (lambda: PrimalDual(CONVOLUTIONAL, 2, weighting="context"), "go together"),
+        (lambda: PrimalDual(CONVOLUTIONAL, 2, weighting="spectrum", context=1), "go together"),
+        (lambda: PrimalDual(CONVOLUTIONAL, 3, weighting="spectrum", stages=2), "shared out evenly"),
+        (lambda: PrimalDual(CONVOLUTIONAL, 2, stages=2), "weights that follow the signal"),
+        (lambda: PrimalDual(CONVOLUTIONAL, 2, weighting="spectrum", causal=True), "has none"),
         (lambda: PrimalDual(16, 2), "needs a DenseMap or a ConvolutionalMap"),
         (lambda: DenseMap(0), "samples must be"),
         (lambda: ConvolutionalMap(4, 10, 4), "whole number of hops"),
@@ -326,19 +337,77 @@ def test_default_steps_converge_on_signals_of_any_length(sizes):
         assert bound <= 1.1 * norms[-1]
 
 
-@pytest.mark.parametrize("weighting", ["one", "spectrum"])
-def test_what_lies_beyond_its_reach_does_not_change_a_sample(weighting):
-    plan = PrimalDual(CONVOLUTIONAL, 3, "mix", weighting=weighting)
-    numpy_network = disturbed(plan, 3, scale=0.01)
-    q, distance = normal(3, 100, scale=0.02), np.abs(np.arange(100) - 50)
+@pytest.mark.parametrize(
+    "weighting",
+    [
+        {"weighting": "one"},
+        {"weighting": "spectrum"},
+        {"weighting": "spectrum", "stages": 2},
+        {"weighting": "context", "context": 2},
+        {"weighting": "context", "context": 3, "causal": True},
+        {"weighting": "context", "context": 1, "stages": 2},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("side", [-1, 1])
+def test_what_lies_beyond_its_reach_does_not_change_a_hop(weighting, side):
+    plan = PrimalDual(CONVOLUTIONAL, 2, "mix", **weighting)
+    network = disturbed(plan, 3, scale=0.05)
+    q, hop = normal(3, 200, scale=0.1), slice(100, 100 + CONVOLUTIONAL.hop)
+    distance = 100 - np.arange(200) if side < 0 else np.arange(200) - (hop.stop - 1)
+    reach = plan.reach[(side + 1) // 2]
 
     def restored(q):
-        return numpy_network(q - 5, q + 5)[50]  # wide cells: no clip hides what is seen
+        return network(q - 50, q + 50)[hop]  # wide cells: no clip hides what is seen
 
-    beyond = np.where(distance > plan.reach + CONVOLUTIONAL.hop, 0.01, 0.0)
-    within = np.where(distance > plan.reach - CONVOLUTIONAL.hop, 0.01, 0.0)
-    assert abs(restored(q + beyond) - restored(q)) < 1e-12
-    assert abs(restored(q + within) - restored(q)) > 1e-9
+    beyond = np.where(distance > reach, 0.1, 0.0)
+    within = np.where(distance > reach - CONVOLUTIONAL.hop, 0.1, 0.0)
+    assert np.allclose(restored(q + beyond), restored(q), atol=1e-13, rtol=0)
+    assert np.abs(restored(q + within) - restored(q)).max() > 1e-10
+
+
+def test_a_context_has_no_say_at_the_start():
+    lower, upper = cells(1, 3, 40)
+    plain = Network.started(PrimalDual(CONVOLUTIONAL, 4, weighting="spectrum", stages=2))
+    context = Network.started(PrimalDual(CONVOLUTIONAL, 4, weighting="context", stages=2, context=2))
+    assert np.allclose(plain(lower, upper), context(lower, upper), atol=1e-6)
+
+
+def test_silence_around_a_signal_is_what_a_context_assumes():
+    network = disturbed(FAMILY["convolutional, past"], 5)
+    lower, upper = cells(2, 40)
+    silence = np.zeros(80)
+    longer = [np.concatenate([silence, bound, silence]) for bound in (lower, upper)]
+    assert np.allclose(network(*longer)[80:-80], network(lower, upper), atol=1e-13, rtol=0)
+
+
+@given(seeds)
+def test_a_context_is_what_its_equations_say(seed):
+    """Written out for one stage: w = 1 / (1 + exp(a - r) m), r from the views beside."""
+    plan = PrimalDual(CONVOLUTIONAL, 1, "bias", weighting="context", context=2)
+    network = disturbed(plan, seed)
+    w, map = network.weights, plan.map
+    lower, upper = cells(seed, 24)
+    gap = map.edge + 2 * map.hop
+    q = np.pad((lower + upper) / 2, gap)
+    seen = np.lib.stride_tricks.sliding_window_view(q, 8)[::4]
+    power = np.pad((seen @ w["A.0"].T) ** 2, [(0, 0), (2, 2)], "edge")
+    power = sum(power[:, i : i + 10] * share for i, share in enumerate((1 / 8, 1 / 4, 1 / 4, 1 / 4, 1 / 8)))
+
+    def hidden(h, layer):
+        padded = np.pad(h, [(1, 1), (0, 0)])
+        beside = np.concatenate([padded[:-2], padded[1:-1], padded[2:]], -1)
+        return np.maximum(beside @ w[f"C.{layer}"].T + w[f"c.{layer}"], 0)
+
+    h = hidden(np.log(1 + power) / 2, 0)
+    h = h + hidden(h, 1)
+    r = h @ w["H.0"].T + w["h.0"]
+    weight = 1 / (1 + np.exp(w["a.0"] - r) * np.sqrt(power + 1e-6))
+    y = np.clip(seen @ w["W.0"].T + w["b.0"], -weight, weight)
+    x = q.copy()
+    for place, part in enumerate(y @ w["V.0"]):
+        x[4 * place : 4 * place + 8] += part
+    assert np.allclose(network(lower, upper), np.clip(x[gap : gap + 24], lower, upper), atol=1e-12, rtol=0)
 
 
 def blas_threads():

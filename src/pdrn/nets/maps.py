@@ -56,8 +56,8 @@ class DenseMap:
         """How many samples a signal must have."""
         return self.samples
 
-    def lay_out(self, x: Array) -> Array:
-        """Return frames as the maps take them: as they are."""
+    def lay_out(self, x: Array, gap: int = 0) -> Array:
+        """Return frames as the maps take them: as they are, since frames need no gap."""
         if x.ndim == 0 or x.shape[-1] != self.samples:
             raise ValueError(
                 f"this network takes frames of {self.samples} samples, got shape {tuple(x.shape)}; "
@@ -65,7 +65,7 @@ class DenseMap:
             )
         return x
 
-    def gather(self, x: Array, shape: tuple[int, ...]) -> Array:
+    def gather(self, x: Array, shape: tuple[int, ...], gap: int = 0) -> Array:
         """Undo ``lay_out``."""
         return x
 
@@ -94,12 +94,12 @@ class DenseMap:
         """Return the norm of a kernel's map."""
         return float(np.linalg.norm(kernel, 2))
 
-    def sizes(self, shape: tuple[int, ...]) -> tuple[int, int]:
+    def sizes(self, shape: tuple[int, ...], gap: int = 0) -> tuple[int, int]:
         """Return how many samples and coefficients cells of this shape are laid out as."""
         frames = math.prod(shape[:-1])
         return frames * self.samples, frames * self.coefficients
 
-    def products(self, shape: tuple[int, ...]) -> int:
+    def products(self, shape: tuple[int, ...], gap: int = 0) -> int:
         """Count the multiply-adds of one map for cells of this shape."""
         return self.sizes(shape)[1] * self.samples
 
@@ -136,8 +136,10 @@ class ConvolutionalMap:
         """How many zeros stand before a signal, after it, and between two."""
         return self.window - self.hop
 
-    def lay_out(self, x: Array) -> Array:
+    def lay_out(self, x: Array, gap: int = 0) -> Array:
         """Put signals ``(..., length)`` one after another with zeros between, so that no view sees two.
+
+        A gap is as many zeros more, whole hops, for whoever looks at several views at once.
 
         A batch is then one long signal, which makes every map one large matrix product. What stands between
         are cells that hold nothing but zero: whatever number the maps write there is projected away. (Not so
@@ -147,20 +149,20 @@ class ConvolutionalMap:
             raise ValueError(f"this network takes signals of at least one sample, got shape {tuple(x.shape)}")
         xp, length = namespace(x), x.shape[-1]
         x = x.reshape(-1, length)
-        before, after = (zeros((x.shape[0], size), x) for size in (self.edge, self.hop))
+        before, after = (zeros((x.shape[0], size), x) for size in (self.edge + gap, self.hop))
         # Cut to size, since a tensor of as many zeros as are missing would tie a traced graph to its length.
-        rows = xp.concatenate([before, x, after], -1)[:, : self._span(length)]
-        return xp.concatenate([rows.reshape(-1), zeros((self.edge,), x)])
+        rows = xp.concatenate([before, x, after], -1)[:, : self._span(length, gap)]
+        return xp.concatenate([rows.reshape(-1), zeros((self.edge + gap,), x)])
 
-    def gather(self, x: Array, shape: tuple[int, ...]) -> Array:
+    def gather(self, x: Array, shape: tuple[int, ...], gap: int = 0) -> Array:
         """Undo ``lay_out`` for signals that had this shape."""
-        length = shape[-1]
-        rows = x[: x.shape[-1] - self.edge].reshape(-1, self._span(length))
-        return rows[:, self.edge : self.edge + length].reshape(shape)
+        length, before = shape[-1], self.edge + gap
+        rows = x[: x.shape[-1] - before].reshape(-1, self._span(length, gap))
+        return rows[:, before : before + length].reshape(shape)
 
-    def _span(self, length: int) -> int:
+    def _span(self, length: int, gap: int) -> int:
         """How many samples a signal of this length takes: zeros before it, and whole hops."""
-        return self.edge + (length + self.hop - 1) // self.hop * self.hop
+        return self.edge + gap + (length + self.hop - 1) // self.hop * self.hop
 
     def analyse(self, x: Array, kernel: Array) -> Array:
         """Correlate with the filters, ``(samples,) -> (views, channels)``."""
@@ -188,14 +190,14 @@ class ConvolutionalMap:
         """Return a bound on the norm of a kernel's map that holds for signals of any length."""
         return norm_on_long_signals(kernel, self.hop)
 
-    def sizes(self, shape: tuple[int, ...]) -> tuple[int, int]:
+    def sizes(self, shape: tuple[int, ...], gap: int = 0) -> tuple[int, int]:
         """Return how many samples and coefficients cells of this shape are laid out as."""
-        samples = math.prod(shape[:-1]) * self._span(shape[-1])
-        return samples + self.edge, samples // self.hop * self.channels
+        samples = math.prod(shape[:-1]) * self._span(shape[-1], gap)
+        return samples + self.edge + gap, (samples + gap) // self.hop * self.channels
 
-    def products(self, shape: tuple[int, ...]) -> int:
+    def products(self, shape: tuple[int, ...], gap: int = 0) -> int:
         """Count the multiply-adds of one map for cells of this shape."""
-        return self.sizes(shape)[1] * self.window
+        return self.sizes(shape, gap)[1] * self.window
 
 
 Map = DenseMap | ConvolutionalMap

@@ -13,8 +13,8 @@ from typing import Literal, get_args
 import numpy as np
 
 from pdrn.convex import L1, Box
-from pdrn.convex.arrays import Array, is_array, map_arrays, namespace, set_field
-from pdrn.nets.architecture import Architecture, Start, Weights
+from pdrn.convex.arrays import Array, is_array, map_arrays, set_field
+from pdrn.nets.architecture import MOST_LAYERS, Architecture, Start, Weights
 from pdrn.nets.blocks import (
     Activations,
     Block,
@@ -22,22 +22,15 @@ from pdrn.nets.blocks import (
     MixingBlock,
     PrimalDualBlock,
     PrimalDualResidualBlock,
-    unrolled,
 )
-from pdrn.nets.maps import ConvolutionalMap
+from pdrn.nets.maps import ConvolutionalMap, require_size
 from pdrn.nets.starts import chambolle_pock
+from pdrn.nets.weighting import VIEWS, Spectrum
 
 Memory = Literal["dual", "bias", "gain", "mix"]
 Tying = Literal["untied", "half", "tied"]
 Learned = Literal["no", "once", "per layer"]
-Weighting = Literal["one", "spectrum"]
-
-
-FAINT = 1e-6
-"""Added to a power before its root is taken, which has no gradient at zero."""
-
-SMOOTHING = (1 / 8, 1 / 4, 1 / 4, 1 / 4, 1 / 8)
-"""Over neighbouring channels: a cosine, a sine, and the frequencies beside."""
+Weighting = Literal["one", "spectrum", "context"]
 
 
 @dataclass(frozen=True)
@@ -66,10 +59,15 @@ class PrimalDual(Architecture):
         Whether theta is learned: ``no``, ``once`` for all layers, or ``per layer``.
     weighting
         The weights w of the prior ``F(y) = sum_i w_i |y_i|``, to which the dual step clips. ``one``: all 1,
-        as in the paper. ``spectrum``: less where the quantized signal has more,
-        ``w = 1 / (1 + exp(a) |A q|)`` with the magnitude smoothed over neighbouring channels, a and A
-        learned. What stands out of the quantization error is spared, as in reweighted l1 (Candes, Wakin
-        and Boyd 2008).
+        as in the paper. ``spectrum``: less where the quantized signal has more. ``context``: corrected, for
+        every layer, by a small network that sees neighbouring views. See `pdrn.nets.weighting`.
+    stages
+        How often the weights are computed, each time from the signal as restored so far; the layers are
+        shared out evenly.
+    context
+        How many hidden layers the network for the context has.
+    causal
+        Whether the context is earlier views alone, so that it needs no samples from the future.
 
     Examples
     --------
@@ -85,6 +83,9 @@ class PrimalDual(Architecture):
     theta: float = 0.0
     learn_theta: Learned = "no"
     weighting: Weighting = "one"
+    stages: int = 1
+    context: int = 0
+    causal: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,6 +101,24 @@ class PrimalDual(Architecture):
         if isinstance(self.theta, bool) or is_array(self.theta) or not np.isfinite(self.theta):
             raise ValueError(f"theta must be one finite number, got {self.theta!r}")
         set_field(self, "theta", float(self.theta))
+        self._check_weighting()
+
+    def _check_weighting(self) -> None:
+        require_size("stages", self.stages)
+        require_size("context", self.context, least=0, most=MOST_LAYERS)
+        if self.depth % self.stages:
+            raise ValueError(f"{self.depth} layers cannot be shared out evenly among {self.stages} stages")
+        if self.weighting == "one" and self.stages > 1:
+            raise ValueError('stages are for weights that follow the signal; choose weighting "spectrum"')
+        if (self.weighting == "context") != (self.context > 0):
+            raise ValueError(
+                'hidden layers and weighting "context" go together, '
+                f"got context = {self.context} and weighting {self.weighting!r}"
+            )
+        if self.context and not isinstance(self.map, ConvolutionalMap):
+            raise ValueError("frames have no neighbours; the context takes a convolutional map")
+        if self.causal and not self.context:
+            raise ValueError("causal is said of a context, and this network has none")
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         kernel, channels = self.map.kernel_shape, self.map.channels
@@ -117,46 +136,86 @@ class PrimalDual(Architecture):
             shapes |= {f"M.{layer}": mix for layer in range(self.depth - 1)}
         if self.learn_theta != "no":
             shapes["theta"] = (1,) if self.learn_theta == "once" else (self.depth,)
-        if self.weighting == "spectrum":
-            shapes |= {"A": kernel, "a": (channels,)}
+        if self.weighting != "one":
+            shapes |= {f"A.{stage}": kernel for stage in range(self.stages)}
+            shapes |= {f"a.{stage}": (channels,) for stage in range(self.stages)}
+        if self.context:
+            hidden = range(self.stages * self.context)
+            shapes |= {f"C.{index}": (channels, VIEWS * channels) for index in hidden}
+            shapes |= {f"c.{index}": (channels,) for index in hidden}
+            shapes |= {f"H.{layer}": (channels, channels) for layer in range(self.depth)}
+            shapes |= {f"h.{layer}": (channels,) for layer in range(self.depth)}
         return shapes
 
     def start(self, generator: np.random.Generator) -> Start:
-        """Start at Chambolle-Pock with the map's own dictionary; nothing is random."""
-        return chambolle_pock(self)
+        """Start at Chambolle-Pock with the map's own dictionary; only a context starts at random."""
+        return chambolle_pock(self, generator=generator)
 
     def blocks(self, weights: Weights) -> list[Block]:
         """Return the layers that these weights make."""
         return [self._block(layer, weights) for layer in range(self.depth)]
 
     def activations(self, weights: Weights, cells: Box) -> Iterator[Activations]:
-        box = map_arrays(cells, self.map.lay_out)
-        q = box.centre
-        return unrolled(self.blocks(weights), self.prior(weights, q), box, q)
+        box = map_arrays(cells, lambda bound: self.map.lay_out(bound, self._gap))
+        activations = Activations.at(box.centre)
+        priors: Iterator[L1] = iter(())
+        for layer, block in enumerate(self.blocks(weights)):
+            if layer % self._layers_per_stage == 0:
+                priors = self.priors(layer // self._layers_per_stage, weights, activations.x)
+            activations = block(next(priors), box, activations)
+            yield activations
 
-    def prior(self, weights: Weights, q: Array) -> L1:
-        """Return F for a quantized signal, laid out."""
+    def priors(self, stage: int, weights: Weights, x: Array) -> Iterator[L1]:
+        """Yield F for every layer of a stage that starts from a signal, laid out."""
+        layers = range(stage * self._layers_per_stage, (stage + 1) * self._layers_per_stage)
         if self.weighting == "one":
-            return L1()
-        xp = namespace(q)
-        magnitude = xp.sqrt(_smoothed(self.map.analyse(q, weights["A"]) ** 2) + FAINT)
-        weight = 1 / (1 + xp.exp(weights["a"]) * magnitude)
-        return L1(xp.where(xp.isfinite(weight), weight, 0.0))
+            yield from (L1() for _ in layers)
+            return
+        spectrum, sparing = Spectrum.of(x, self.map, weights[f"A.{stage}"]), weights[f"a.{stage}"]
+        if not self.context:
+            prior = spectrum.prior(sparing)
+            yield from (prior for _ in layers)
+            return
+        hidden = range(stage * self.context, (stage + 1) * self.context)
+        context = spectrum.context(
+            ((weights[f"C.{index}"], weights[f"c.{index}"]) for index in hidden), causal=self.causal
+        )
+        for layer in layers:
+            yield spectrum.prior(sparing, context @ weights[f"H.{layer}"].T + weights[f"h.{layer}"])
 
     def estimate(self, weights: Weights, cells: Box, activation: Activations) -> Array:
-        return self.map.gather(activation.x, cells.lower.shape)
+        return self.map.gather(activation.x, cells.lower.shape, self._gap)
 
     def products(self, shape: tuple[int, ...]) -> int:
-        mixing = self.map.sizes(shape)[1] * self.map.channels if self.memory == "mix" else 0
-        maps = 2 * self.depth + (self.weighting == "spectrum")
-        return maps * self.map.products(shape) + (self.depth - 1) * mixing
+        channels, coefficients = self.map.channels, self.map.sizes(shape, self._gap)[1]
+        matrices = self.depth - 1 if self.memory == "mix" else 0
+        if self.context:
+            matrices += self.stages * self.context * VIEWS + self.depth
+        maps = 2 * self.depth + (self.stages if self.weighting != "one" else 0)
+        return maps * self.map.products(shape, self._gap) + matrices * coefficients * channels
 
     @property
-    def reach(self) -> int:
-        """How many samples before and after the one that it restores a convolutional network sees."""
+    def reach(self) -> tuple[int, int]:
+        """How many samples before and after a hop that it restores a convolutional network sees."""
         if not isinstance(self.map, ConvolutionalMap):
             raise ValueError("a network on frames sees its frame, and nothing else")
-        return (self.depth + (self.weighting == "spectrum")) * self.map.edge
+        before, after = (views * self.stages * self.map.hop for views in self._context_views)
+        return self.depth * self.map.edge + before, self.depth * self.map.edge + after
+
+    @property
+    def _layers_per_stage(self) -> int:
+        return self.depth // self.stages
+
+    @property
+    def _context_views(self) -> tuple[int, int]:
+        """How many views before and after its own the context of one stage sees."""
+        beside = (VIEWS - 1) * self.context
+        return (beside, 0) if self.causal else (beside // 2, beside // 2)
+
+    @property
+    def _gap(self) -> int:
+        """How much more silence around signals the context needs, so that it sees that and nothing else."""
+        return max(self._context_views) * self.map.hop if isinstance(self.map, ConvolutionalMap) else 0
 
     def _block(self, layer: int, weights: Weights) -> Block:
         W, V = self._maps(layer, weights)
@@ -185,12 +244,3 @@ class PrimalDual(Architecture):
         if self.learn_theta == "no":
             return self.theta
         return weights["theta"][0 if self.learn_theta == "once" else layer]
-
-
-def _smoothed(power: Array) -> Array:
-    """Average over neighbouring channels, the outermost of which repeat."""
-    reach = len(SMOOTHING) // 2
-    count = power.shape[-1]
-    first, last = power[..., :1], power[..., -1:]
-    padded = namespace(power).concatenate([first] * reach + [power] + [last] * reach, -1)
-    return sum(share * padded[..., i : i + count] for i, share in enumerate(SMOOTHING))

@@ -21,7 +21,7 @@ class LearnedMethod:
             raise ValueError("sound of any length takes a convolutional primal-dual network; choose another")
         if not 0 < step < np.inf:
             raise ValueError(f"a step is a positive finite number, got {step}")
-        self.hop, self.frame_length, self.context = plan.map.hop, plan.map.window, plan.reach
+        self.hop, self.frame_length, self.context = plan.map.hop, plan.map.window, max(plan.reach)
         self._network, self._step = network, step
 
     def restore(self, cells: Cells) -> FloatArray:

@@ -38,7 +38,11 @@ def start(config: Config) -> forward.Start:
         )
     if how.kind == "chambolle pock":
         return starts.chambolle_pock(
-            architecture, sigma=how.sigma, tau=how.tau or None, memory_gain=how.memory_gain
+            architecture,
+            sigma=how.sigma,
+            tau=how.tau or None,
+            memory_gain=how.memory_gain,
+            generator=generator,
         )
     return {"glorot": starts.glorot, "identity": starts.identity}[how.kind](architecture, generator)
 

@@ -1,0 +1,78 @@
+"""Weights of the prior that a network reads off the signal itself: ``F(y) = sum_i w_i |y_i|``.
+
+What stands out of the quantization error is spared, as in reweighted l1 (Candes, Wakin and Boyd 2008), with
+
+    w = 1 / (1 + exp(a - r) m),
+
+m the magnitude of an analysis of the signal, smoothed over neighbouring channels. The sparing ``a`` is one
+learned number per channel. The correction ``r`` is 0, or what a small network makes of the magnitudes of
+neighbouring views: it sees what a single coefficient does not tell, that of two equal ones one belongs to a
+vowel and the other to noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pdrn.convex import L1
+from pdrn.convex.arrays import Array, namespace, zeros
+from pdrn.nets.maps import Map
+
+FAINT = 1e-6
+"""Added to a power before its root is taken, which has no gradient at zero."""
+
+SMOOTHING = (1 / 8, 1 / 4, 1 / 4, 1 / 4, 1 / 8)
+"""Over neighbouring channels: a cosine, a sine, and the frequencies beside."""
+
+VIEWS = 3
+"""How many neighbouring views a hidden layer looks at."""
+
+Hidden = tuple[Array, Array]
+"""The matrix ``(channels, VIEWS * channels)`` and the bias of a hidden layer."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """What a stage of a network sees of the signal that it starts from."""
+
+    power: Array
+    """Of the analysis, smoothed, shape ``(..., channels)``."""
+
+    @staticmethod
+    def of(x: Array, map: Map, kernel: Array) -> Spectrum:
+        """Analyse a signal, laid out."""
+        return Spectrum(_smoothed(map.analyse(x, kernel) ** 2))
+
+    def prior(self, sparing: Array, correction: Array | float = 0.0) -> L1:
+        """Return F with the weights above."""
+        xp = namespace(self.power)
+        weight = 1 / (1 + xp.exp(sparing - correction) * xp.sqrt(self.power + FAINT))
+        return L1(xp.where(xp.isfinite(weight), weight, 0.0))
+
+    def context(self, layers: Iterator[Hidden], *, causal: bool) -> Array:
+        """Return what hidden layers make of neighbouring views, ``(views, channels)``."""
+        xp = namespace(self.power)
+        seen = xp.log1p(self.power) / 2
+        for depth, (kernel, bias) in enumerate(layers):
+            beside = _with_neighbours(seen, before=VIEWS - 1 if causal else VIEWS // 2)
+            new = xp.clip(beside @ kernel.T + bias, 0, None)
+            seen = seen + new if depth else new
+        return seen
+
+
+def _with_neighbours(seen: Array, before: int) -> Array:
+    """Put ``VIEWS`` neighbouring views side by side, so many of them earlier ones; zeros beyond the ends."""
+    count, channels = seen.shape
+    earlier, later = zeros((before, channels), seen), zeros((VIEWS - 1 - before, channels), seen)
+    padded = namespace(seen).concatenate([earlier, seen, later], 0)
+    return namespace(seen).concatenate([padded[i : i + count] for i in range(VIEWS)], -1)
+
+
+def _smoothed(power: Array) -> Array:
+    """Average over neighbouring channels, the outermost of which repeat."""
+    reach = len(SMOOTHING) // 2
+    count = power.shape[-1]
+    first, last = power[..., :1], power[..., -1:]
+    padded = namespace(power).concatenate([first] * reach + [power] + [last] * reach, -1)
+    return sum(share * padded[..., i : i + count] for i, share in enumerate(SMOOTHING))
