@@ -352,7 +352,7 @@ def test_default_steps_converge_on_signals_of_any_length(sizes):
 @pytest.mark.parametrize("side", [-1, 1])
 def test_what_lies_beyond_its_reach_does_not_change_a_hop(weighting, side):
     plan = PrimalDual(CONVOLUTIONAL, 2, "mix", **weighting)
-    network = disturbed(plan, 3, scale=0.05)
+    network = disturbed(plan, 5, scale=0.1)
     q, hop = normal(3, 200, scale=0.1), slice(100, 100 + CONVOLUTIONAL.hop)
     distance = 100 - np.arange(200) if side < 0 else np.arange(200) - (hop.stop - 1)
     reach = plan.reach[(side + 1) // 2]
@@ -397,7 +397,7 @@ def test_a_context_is_what_its_equations_say(seed):
     def hidden(h, layer):
         padded = np.pad(h, [(1, 1), (0, 0)])
         beside = np.concatenate([padded[:-2], padded[1:-1], padded[2:]], -1)
-        return np.maximum(beside @ w[f"C.{layer}"].T + w[f"c.{layer}"], 0)
+        return np.clip(beside @ w[f"C.{layer}"].T + w[f"c.{layer}"], -1, 1)
 
     h = hidden(np.log(1 + power) / 2, 0)
     h = h + hidden(h, 1)

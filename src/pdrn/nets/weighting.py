@@ -7,7 +7,8 @@ What stands out of the quantization error is spared, as in reweighted l1 (Candes
 m the magnitude of an analysis of the signal, smoothed over neighbouring channels. The sparing ``a`` is one
 learned number per channel. The correction ``r`` is 0, or what a small network makes of the magnitudes of
 neighbouring views: it sees what a single coefficient does not tell, that of two equal ones one belongs to a
-vowel and the other to noise.
+vowel and the other to noise. Its hidden layers clip to [-1, 1], like the dual step: with an activation without
+bounds the correction grows until nothing more can be learned (results/LOG.md).
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Spectrum:
         seen = xp.log1p(self.power) / 2
         for depth, (kernel, bias) in enumerate(layers):
             beside = _with_neighbours(seen, before=VIEWS - 1 if causal else VIEWS // 2)
-            new = xp.clip(beside @ kernel.T + bias, 0, None)
+            new = xp.clip(beside @ kernel.T + bias, -1, 1)
             seen = seen + new if depth else new
         return seen
 
