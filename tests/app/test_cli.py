@@ -37,6 +37,7 @@ def test_help_names_the_commands():
         "quantize",
         "inspect",
         "compare",
+        "models",
         "demo",
         "evaluate",
         "train",
@@ -66,21 +67,38 @@ def test_the_reference_is_what_help_says():
     assert made.stdout == (ROOT / "docs" / "cli.md").read_text(), "run: make docs"
 
 
-def test_the_demo_gains_at_every_bit_depth_and_leaves_sounds_and_a_picture(tmp_path, monkeypatch):
+@pytest.fixture
+def short_demo(monkeypatch):
     samples, rate = speech()
     monkeypatch.setattr(demonstration, "speech", lambda: (samples[190_000:230_000], rate))
     monkeypatch.setattr(demonstration, "_PICTURED", slice(3000, 3100))
+
+
+def test_the_demo_gains_at_every_bit_depth_and_leaves_sounds_and_a_picture(short_demo, no_models, tmp_path):
     result = pdrn("demo", "-o", tmp_path / "demo")
     assert result.returncode == 0
     rows = [line.split("│")[1:-1] for line in result.stdout.splitlines() if line.startswith("│")]
     assert [int(row[0]) for row in rows] == [4, 5, 6, 8]
     for row in rows:
-        assert float(row[3].removesuffix("dB ")) > 2
+        assert row[1].strip() == "cp"
+        assert float(row[3]) > 2
         assert row[-2].strip() == "by 0"
     names = {path.name for path in (tmp_path / "demo").iterdir()}
-    assert {"speech.wav", "speech_5bits.wav", "speech_5bits_restored.wav", "cells.svg"} <= names
+    assert {"speech.wav", "speech_5bits.wav", "speech_5bits_cp.wav", "cells.svg"} <= names
     assert (tmp_path / "demo" / "cells.svg").read_text().endswith("</svg>\n")
     assert "What to try next" in result.stdout
+
+
+def test_the_demo_shows_a_network_beside_chambolle_pock(short_demo, tiny_models, tmp_path):
+    result = pdrn("demo", "-o", tmp_path / "demo")
+    assert result.returncode == 0
+    rows = [line.split("│")[1:-1] for line in result.stdout.splitlines() if line.startswith("│")]
+    assert [int(row[0]) for row in rows] == [4, 4, 5, 5, 6, 6, 8, 8]
+    assert [row[1].strip() for row in rows] == 4 * ["speech-large", "cp"]
+    assert {row[-2].strip() for row in rows} == {"by 0"}
+    drawing = (tmp_path / "demo" / "cells.svg").read_text()
+    assert drawing.count("<polyline") == 3
+    assert "speech-large" in drawing
 
 
 @pytest.mark.parametrize(
