@@ -243,6 +243,9 @@ def test_an_input_that_comes_by_standard_input_is_not_replaced_either(folder):
 
 def test_flac_gives_way_to_wav_where_peaks_may_rise_beyond_full_scale(folder):
     write("c.flac", np.clip(9 * SIGNAL, -1, 1), RATE, subtype="PCM_16")
+    refused = pdrn("restore", "c.flac", "-o", "d.flac", "--clip-at", 0.999)
+    assert refused.returncode == 2
+    assert "d.flac would have to hold FLOAT and cannot; end it in .wav" in " ".join(refused.stderr.split())
     assert pdrn("restore", "c.flac", "--clip-at", 0.999).returncode == 0
     assert np.abs(read("c_restored.wav").samples).max() > 1
 
@@ -295,7 +298,7 @@ def test_raw_samples_have_the_cells_of_a_file_stored_alike(folder):
         (["a.wav", "--bits", 4], 1, "is no level of 4 bits"),
         (["a.wav", "--bits", 5, "-o", "absent/b.wav"], 1, "No such file or directory"),
         (["a.wav", "--bits", 5, "-o", "b.mp3"], 2, "does not tell a format"),
-        (["a.wav", "--bits", 5, "-o", "b.flac", "--subtype", "FLOAT"], 1, "no FLAC files of subtype FLOAT"),
+        (["a.wav", "--bits", 5, "-o", "b.flac", "--subtype", "FLOAT"], 2, "hold FLOAT and cannot"),
     ],
 )
 def test_mistakes_get_one_sentence(folder, arguments, exit_code, reason):
