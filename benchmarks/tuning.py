@@ -21,7 +21,7 @@ from pdrn.audio.files import read, resample
 from pdrn.audio.frames import split
 from pdrn.audio.quantizers import MidRise, MidTread
 from pdrn.audio.sample import speech
-from pdrn.restoring.blockwise import OFFLINE_FRAMES, Blockwise
+from pdrn.restoring.blockwise import Blockwise
 from pdrn.restoring.overlapped import OverlappedChambollePock
 from pdrn.restoring.tuning import LOUDNESS
 
@@ -60,9 +60,8 @@ def measure(signal: FloatArray, quantizer: Any) -> tuple[FloatArray, FloatArray,
 
     after = []
     for pace in PACES:
-        blocks = Blockwise(
-            OverlappedChambollePock(pace=lambda at, p=pace: np.full_like(at, p)), OFFLINE_FRAMES
-        )
+        paced = OverlappedChambollePock(pace=lambda at, p=pace: np.full_like(at, p))
+        blocks = Blockwise(paced, paced.offline_block)
         pieces = blocks.feed(cells[None]).samples[0], blocks.flush().samples[0]
         after.append(by_hop(np.concatenate(pieces)))
     middle = method.frame_length // method.hop // 2  # the frame whose middle the hop is
