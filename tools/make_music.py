@@ -65,7 +65,8 @@ def piece(generator: np.random.Generator) -> Signal:
     pulse = generator.uniform(0.12, 0.5)
     scale, root = np.array(generator.choice(np.array(SCALES, object))), generator.uniform(40, 110)
     for _ in range(generator.integers(1, 5)):
-        octave, slope, level = generator.integers(0, 4), generator.uniform(0.7, 2.2), generator.uniform(0.2, 1)
+        octave, slope = generator.integers(0, 4), generator.uniform(0.7, 2.2)
+        level = generator.uniform(0.2, 1)
         start = 0.0
         while start < SECONDS:
             length = pulse * generator.choice([1, 1, 2, 4])
@@ -86,6 +87,7 @@ def piece(generator: np.random.Generator) -> Signal:
 
 
 def main(arguments: list[str]) -> None:
+    """Read the command line and write the files."""
     folder, count = Path(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 100
     folder.mkdir(parents=True, exist_ok=True)
     for index in range(count):

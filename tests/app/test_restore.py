@@ -21,6 +21,7 @@ from pdrn.audio.quantizers import MidRise
 from pdrn.audio.raw import RawFormat
 from pdrn.audio.sample import speech
 from pdrn.audio.writing import write
+from pdrn.restoring.method import in_words
 from pdrn.restoring.restorer import Restorer
 
 RATE = 16000
@@ -57,7 +58,7 @@ def test_one_file_in_one_command(folder):
 @pytest.mark.parametrize(
     ("options", "method", "model"),
     [
-        ([], "network", "speech-large"),
+        ([], "both", "speech-large"),
         (["--method", "network"], "network", "speech-large"),
         (["--model", "speech-small"], "network", "speech-small"),
         (["--method", "cp"], "cp", None),
@@ -69,9 +70,9 @@ def test_it_says_what_method_and_model_it_used(folder, tiny_models, options, met
     row = json.loads(done.stdout)
     assert (row["method"], row["model"]) == (method, model)
     done = pdrn("restore", "a.wav", "-o", "b.wav", *options)
-    assert f"by {model or 'Chambolle-Pock'}, " in done.stderr
+    assert f"by {in_words(method, model)}, " in done.stderr
     raw = pdrn("restore", "--raw", "--rate", RATE, "--bits", 5, "-", "-", *options)
-    assert raw.stderr.startswith(f"restoring by {model or 'Chambolle-Pock'}, at most ")
+    assert raw.stderr.startswith(f"restoring by {in_words(method, model)}, at most ")
     assert pdrn("restore", "a.wav", "-o", "c.wav", "--quiet", *options).stderr == ""
 
 

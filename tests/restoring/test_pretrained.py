@@ -9,6 +9,7 @@ import pdrn
 from pdrn.audio.quantizers import MidRise
 from pdrn.nets.checkpoint import describe
 from pdrn.restoring import pretrained
+from pdrn.restoring.averaged import NETWORK_SHARE
 from pdrn.restoring.choosing import FINEST_STEP, automatic
 from pdrn.restoring.restorer import Restorer
 
@@ -102,7 +103,7 @@ def test_a_network_where_none_fits_is_refused_with_a_remedy(tiny_models):
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"method": "magic"}, "the methods are auto, network, cp; there is no 'magic'"),
+        ({"method": "magic"}, "the methods are auto, both, network, cp; there is no 'magic'"),
         ({"method": "network", "iterations": 3}, "no iterations"),
         ({"method": "cp", "model": "speech-large"}, "method cp takes no model"),
     ],
@@ -113,9 +114,10 @@ def test_contradictions_are_refused(tiny_models, settings, reason):
 
 
 def test_the_function_takes_a_method(tiny_models):
-    results = {how: pdrn.restore(QUANTIZED, RATE, bits=5, method=how) for how in ("auto", "network", "cp")}
-    np.testing.assert_array_equal(results["auto"], results["network"])
-    assert np.abs(results["auto"] - results["cp"]).max() > 1e-3
+    names = ("auto", "both", "network", "cp")
+    auto, both, network, solver = (pdrn.restore(QUANTIZED, RATE, bits=5, method=name) for name in names)
+    np.testing.assert_array_equal(auto, both)
+    assert min(np.abs(both - network).max(), np.abs(both - solver).max()) > 1e-3
 
 
 @pytest.mark.parametrize("name", ["speech-large", "speech-small"])
@@ -152,3 +154,21 @@ def test_what_is_shipped_is_whole_and_says_where_it_comes_from(name):
     assert pretrained.path(name).stat().st_size <= (2_000_000 if "small" in name else 12_000_000)
     if "small" in name:
         assert pretrained.shipped(name).method(provenance.sample_rate_hz, 1 / 16).after <= 512
+
+
+def test_auto_is_the_mean_of_a_network_and_chambolle_pock(tiny_models):
+    network, solver = (Restorer(method=name).restore(QUANTIZED, RATE, bits=5) for name in ("network", "cp"))
+    mean = NETWORK_SHARE * network + (1 - NETWORK_SHARE) * solver
+    for restorer in (Restorer(), Restorer(method="both"), Restorer("speech-large", method="both")):
+        assert restorer.method_for(RATE, 1 / 16).name == "both"
+        assert np.allclose(restorer.restore(QUANTIZED, RATE, bits=5), mean, atol=1e-6)
+
+
+@pytest.mark.parametrize("chunk", [1, 97, 3000])
+def test_the_mean_is_the_same_as_a_stream(tiny_models, chunk):
+    restorer = Restorer(method="both")
+    stream = restorer.stream(RATE, bits=5)
+    pieces = [stream.feed(QUANTIZED[start : start + chunk]) for start in range(0, 3000, chunk)]
+    streamed = np.concatenate([*pieces, stream.flush()])
+    assert np.allclose(streamed, restorer.restore(QUANTIZED, RATE, bits=5), atol=1e-6)
+    assert stream.method == "both"

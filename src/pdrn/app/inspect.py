@@ -51,6 +51,7 @@ def _facts(file: Path) -> dict[str, Any]:
     from pdrn.restoring.choosing import automatic
     from pdrn.restoring.description import Description
     from pdrn.restoring.levels import step_of
+    from pdrn.restoring.method import in_words
     from pdrn.restoring.recording import LOOKED_AT
 
     frames, peak, at_peak = 0, 0.0, 0
@@ -69,7 +70,7 @@ def _facts(file: Path) -> dict[str, Any]:
     try:
         found = Description().levels_of(np.concatenate(head, axis=-1), header.subtype)
         model = automatic(header.sample_rate_hz, step_of(found))
-        levels, restored_by = str(found), model.name if model else "Chambolle-Pock"
+        levels, restored_by = str(found), in_words(*("both", model.name) if model else ("cp", None))
     except Undetected as reason:
         advice = str(reason)
     return {

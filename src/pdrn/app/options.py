@@ -32,6 +32,7 @@ class Method(StrEnum):
     auto = "auto"
     network = "network"
     cp = "cp"
+    both = "both"
 
 
 class Encoding(StrEnum):

@@ -11,6 +11,7 @@ from pdrn.audio.placing import refuse_same, standard_output, whole_or_gone
 from pdrn.audio.raw import RawFormat
 from pdrn.audio.system import AudioError, standard_input, why
 from pdrn.restoring.levels import Levels
+from pdrn.restoring.method import in_words
 from pdrn.restoring.pipe import restored_bytes
 from pdrn.restoring.recording import fitting
 from pdrn.restoring.restorer import Restorer
@@ -30,7 +31,7 @@ def restore_raw(
     stream = restorer.stream_of(sample_rate_hz, fitting(levels, write_as.subtype))
     if not quiet:
         milliseconds = 1000 * stream.latency_seconds
-        how = f"by {stream.model or 'Chambolle-Pock'}"
+        how = f"by {in_words(stream.method, stream.model)}"
         print(f"restoring {how}, at most {milliseconds:.0f} ms behind the input", file=sys.stderr)
     refuse_same(*places)
     with _opened(places[0]) as source:

@@ -50,7 +50,9 @@ def restore(
     converter: ConverterOption = Converter.rounds,
     method: Annotated[
         Method,
-        typer.Option(help="A network, Chambolle-Pock (cp), or a network where one fits the sound (auto)."),
+        typer.Option(
+            help="A network, Chambolle-Pock (cp), their mean (both), or that where a network fits (auto)."
+        ),
     ] = Method.auto,
     model: Annotated[
         str | None,

@@ -16,6 +16,7 @@ from pdrn.audio.placing import standard_output
 from pdrn.audio.system import AudioError, why
 from pdrn.restoring.blockwise import Progress
 from pdrn.restoring.description import Description
+from pdrn.restoring.method import in_words
 from pdrn.restoring.recording import Report, restore_file
 from pdrn.restoring.restorer import Restorer
 
@@ -61,7 +62,7 @@ class Outcome:
             return self.error or f"{self.job.target} is there already, {self.job.source} left out"
         proof = ", every sample in its cell" if self.report.verified else ""
         speed = f"{self.report.times_real_time:.0f}x real time"
-        how = f"by {self.report.model or 'Chambolle-Pock'}"
+        how = f"by {in_words(self.report.method, self.report.model)}"
         return f"{self.job.source} -> {self.job.target}: {self.report.levels}, {how}{proof}, {speed}"
 
 

@@ -7,8 +7,8 @@ What stands out of the quantization error is spared, as in reweighted l1 (Candes
 m the magnitude of an analysis of the signal, smoothed over neighbouring channels. The sparing ``a`` is one
 learned number per channel. The correction ``r`` is 0, or what a small network makes of the magnitudes of
 neighbouring views: it sees what a single coefficient does not tell, that of two equal ones one belongs to a
-vowel and the other to noise. Its hidden layers clip to [-1, 1], like the dual step: with an activation without
-bounds the correction grows until nothing more can be learned (results/LOG.md).
+vowel and the other to noise. Its hidden layers clip to [-1, 1], like the dual step: with an activation that
+has no bounds the correction grows until nothing more can be learned (results/LOG.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which method restores a sound: a shipped network where one fits, Chambolle-Pock otherwise.
+"""Which method restores a sound: a shipped network beside Chambolle-Pock where one fits, else that alone.
 
 It is chosen from the sample rate and the step alone, before any sample is restored, and so for the whole of a
 sound, and the same for a file and a stream of it.
@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from pdrn.restoring import pretrained
 from pdrn.restoring.trained import Model
 
-MethodName = Literal["auto", "network", "cp"]
+MethodName = Literal["auto", "both", "network", "cp"]
 
 FINEST_STEP = 2 / 2**9
 """Where levels are closer than this, Chambolle-Pock does as well as a network."""
@@ -23,7 +23,7 @@ def check_method(method: str, model: str | None, iterations: int | None) -> None
     """Refuse a method that there is not, and one that contradicts what else is wanted."""
     if method not in get_args(MethodName):
         raise ValueError(f"the methods are {', '.join(get_args(MethodName))}; there is no {method!r}")
-    if iterations is not None and (model is not None or method == "network"):
+    if iterations is not None and method != "both" and (model is not None or method == "network"):
         raise ValueError("a network has its layers, and no iterations; leave one of the two out")
     if model is not None and method == "cp":
         raise ValueError("method cp takes no model; leave one of the two out")

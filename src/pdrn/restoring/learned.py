@@ -33,6 +33,8 @@ class LearnedMethod:
         they do, and is better than each. One for causal networks and `SHIFTS` for others, unless given.
     """
 
+    name = "network"
+
     def __init__(
         self, network: Network, step: float, *, model: str = "network", shifts: int | None = None
     ) -> None:

@@ -14,6 +14,11 @@ class Method(Protocol):
     """
 
     @property
+    def name(self) -> str:
+        """What users call it: network, cp, both."""
+        ...
+
+    @property
     def model(self) -> str | None:
         """The name of the network; None where nothing is learned, which is Chambolle-Pock."""
         ...
@@ -53,3 +58,12 @@ class Method(Protocol):
             Close to the cells; whoever calls projects onto them.
         """
         ...
+
+
+def in_words(name: str, model: str | None) -> str:
+    """Say what restores a sound.
+
+    >>> in_words("both", "speech-large")
+    'speech-large and Chambolle-Pock'
+    """
+    return " and ".join(filter(None, (model, "Chambolle-Pock" if name in ("cp", "both") else None)))

@@ -84,6 +84,11 @@ class OverlappedChambollePock:
         return self.frame_length // OVERLAP
 
     @property
+    def name(self) -> str:
+        """Chambolle-Pock."""
+        return "cp"
+
+    @property
     def model(self) -> None:
         """None: nothing is learned."""
 

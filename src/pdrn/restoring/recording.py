@@ -104,7 +104,7 @@ def restore_file(
         input=name,
         output=str(target),
         levels=str(levels),
-        method="cp" if restoring.method.model is None else "network",
+        method=restoring.method.name,
         model=restoring.method.model,
         sample_rate_hz=rate,
         channels=header.channels,

@@ -12,6 +12,7 @@ from pdrn.audio.cells import Cells, FloatArray
 from pdrn.audio.files import Source
 from pdrn.audio.placing import Target
 from pdrn.restoring import pretrained
+from pdrn.restoring.averaged import Averaged
 from pdrn.restoring.blockwise import Blockwise, Progress
 from pdrn.restoring.choosing import MethodName, automatic, check_method, network_for
 from pdrn.restoring.description import Description, LevelOptions
@@ -40,8 +41,9 @@ class Restorer:
     threads : int
         How many blocks are computed at once.
     method : str
-        "network", "cp" for Chambolle-Pock, which takes any rate and cells, or "auto": a network that comes
-        along where one fits the rate and the step, Chambolle-Pock otherwise. See `choosing`.
+        "network"; "cp" for Chambolle-Pock, which takes any rate and cells; "both", their mean; or "auto": the
+        model if one is named, both where a network that comes along fits the rate and the step, and
+        Chambolle-Pock otherwise. See `choosing`.
     shifts : int, optional
         On how many grids a network is run, to average the results; see `LearnedMethod`.
 
@@ -86,15 +88,18 @@ class Restorer:
     def method_for(self, sample_rate_hz: int, step: float | None) -> Method:
         """Return what restores sound of this rate, whose cells are all one step wide, or differ (None)."""
         rate = _rate(sample_rate_hz)
+        solver = OverlappedChambollePock.at(rate, self.iterations)
         if self.model is not None:
             model = pretrained.shipped_or_own(self.model)
-        elif self.method == "network":
+        elif self.method in ("network", "both"):
             model = network_for(rate)
         elif self.method == "auto" and self.iterations is None and (found := automatic(rate, step)):
             model = found
         else:
-            return OverlappedChambollePock.at(rate, self.iterations)
-        return model.method(rate, step, self.shifts)
+            return solver
+        network = model.method(rate, step, self.shifts)
+        alone = self.method == "network" or (self.method == "auto" and self.model is not None)
+        return network if alone else Averaged(network, solver)
 
     def blocks(self, sample_rate_hz: int, step: float | None) -> Blockwise:
         """Return what restores sound of this rate, whose cells are all one step wide or differ, in pieces."""

@@ -40,6 +40,11 @@ class Stream:
         self.reset()
 
     @property
+    def method(self) -> str:
+        """What restores it: network, cp, or both."""
+        return self._blocks.method.name
+
+    @property
     def model(self) -> str | None:
         """The name of the network that restores it; None for Chambolle-Pock."""
         return self._blocks.method.model
