@@ -38,11 +38,12 @@ def test_cp_is_the_algorithm_with_the_steps_of_table_2(cells):
     assert np.allclose(restored, x, atol=1e-12)
 
 
-def test_restore_is_what_the_command_does_without_a_network():
+@pytest.mark.parametrize(("name", "method"), [("overlapped", "cp"), ("restore", "auto")])
+def test_restore_is_what_the_command_does(tiny_models, name, method):
     cells = cells_of(speech()[0][20000:30000])
-    (restored,) = method_named("restore")([cells])
+    (restored,) = method_named(name)([cells])
     assert cells.violation(restored) == 0.0
-    assert np.array_equal(restored, Restorer(method="cp").restore(cells.centre, 16000, bits=5))
+    assert np.array_equal(restored, Restorer(method=method).restore(cells.centre, 16000, bits=5))
 
 
 @pytest.mark.parametrize(("name", "shifts"), [("speech-large", None), ("speech-large:3", 3)])
@@ -88,7 +89,7 @@ def test_a_convolutional_network_restores_whole_signals_of_any_length(network_fi
     path, unit = network_file(PrimalDual(ConvolutionalMap(16, 32, 16), depth=3, memory="mix"))
     signals = [cells_of(0.6 * np.sin(np.arange(length) / 9)) for length in (100, 333)]
     network, _ = checkpoint.load(path)
-    for cells, restored in zip(signals, method_named(path)(signals), strict=True):
+    for cells, restored in zip(signals, method_named(f"{path}:1")(signals), strict=True):
         assert cells.violation(restored) == 0.0
         lower, upper = (np.float32(ends / unit) for ends in (cells.lo, cells.hi))
         assert np.allclose(restored, unit * network(lower, upper), atol=1e-6)

@@ -29,14 +29,14 @@ def method_named(name: str, frame_length: int = FRAME_LENGTH, sample_rate_hz: in
     """Return the method that a name stands for.
 
     ``qu`` leaves the quantized signal as it is; ``cp:N`` does N iterations of Chambolle-Pock on each frame,
-    with the cosine transform and the steps of Table 2; ``restore`` is what ``pdrn restore`` does without a
-    network, on overlapping frames; the name of a network that comes along is what it does with that one, on
-    so many shifted grids as a number behind a colon says. Anything else is the path of a network file.
+    with the cosine transform and the steps of Table 2; ``overlapped`` is Chambolle-Pock as ``pdrn restore``
+    does it, and ``restore`` what that does unless told otherwise. Anything else is the name of a network that
+    comes along or the path of another; a number behind a colon says on how many shifted grids it is run.
 
     >>> method_named("cp:0")
     Traceback (most recent call last):
     ...
-    ValueError: no method is called 'cp:0', and no file; there are qu, cp:ITERATIONS, restore, models, files
+    ValueError: no method is called 'cp:0', and no file; try qu, cp:ITERATIONS, overlapped, restore, a model
     """
     kind, _, argument = name.partition(":")
     if name == "qu":
@@ -46,23 +46,25 @@ def method_named(name: str, frame_length: int = FRAME_LENGTH, sample_rate_hz: in
         return lambda signals: _by_frame(
             signals, frame_length, lambda cells: _chambolle_pock(cells, iterations)
         )
-    if name == "restore":
-        solver = Restorer(method="cp")
-        return lambda signals: [solver.restore_cells(cells, sample_rate_hz) for cells in signals]
-    if kind in pretrained.names() and (argument.isdecimal() or name == kind):
-        restorer = Restorer.from_pretrained(kind, shifts=int(argument) if argument else None)
-        restorer.method_for(
-            sample_rate_hz, 1.0
-        )  # refuses a rate or shifts that it is not for, before any work
-        return lambda signals: [
-            restorer.restore_cells(cells, sample_rate_hz, _width(cells)) for cells in signals
-        ]
-    if os.path.isfile(name):
-        network, provenance = load(name)
+    if name in ("overlapped", "restore"):
+        return _restoring(Restorer(method="cp" if name == "overlapped" else "auto"), sample_rate_hz)
+    model, shifts = (kind, int(argument)) if argument.isdecimal() else (name, None)
+    if model in pretrained.names():
+        return _restoring(Restorer.from_pretrained(model, shifts=shifts), sample_rate_hz)
+    if os.path.isfile(model):
+        network, provenance = load(model)
+        if network.architecture.map.frame_length is None and provenance.unit == "cell":
+            return _restoring(Restorer(model, shifts=shifts), sample_rate_hz)
         return network_method(network, provenance.unit)
     raise ValueError(
-        f"no method is called {name!r}, and no file; there are qu, cp:ITERATIONS, restore, models, files"
+        f"no method is called {name!r}, and no file; try qu, cp:ITERATIONS, overlapped, restore, a model"
     )
+
+
+def _restoring(restorer: Restorer, sample_rate_hz: int) -> Method:
+    """Return what users get as a method, refusing a rate or shifts that it is not for before any work."""
+    restorer.method_for(sample_rate_hz, 1.0)
+    return lambda signals: [restorer.restore_cells(cells, sample_rate_hz, _width(cells)) for cells in signals]
 
 
 def network_method(network: Network, unit: Unit) -> Method:
