@@ -111,12 +111,22 @@ def test_clipping_before_a_quantizer_keeps_the_truth_in_its_cells(threshold, bit
     assert cells.violation(TRUTH) == 0
 
 
+def test_a_peak_that_was_rounded_beyond_full_scale_is_a_level_too():
+    peak = 0.9 * np.sin(np.arange(400) / 9)
+    peak[7] = 1.0
+    rounded = (np.floor(16 * peak) + 0.5) / 16
+    assert rounded.max() == 1.03125
+    cells = Description(bits=5).levels_of(rounded[None]).cells(rounded)
+    assert cells.violation(peak) == 0
+    assert cells.hi.max() == 1.0
+
+
 @pytest.mark.parametrize(
     ("said", "samples", "reason"),
     [
         ({"bits": 5}, [0.03125, 0.04], r"0\.04 is no level of 5 bits like the others; name another"),
         ({"bits": 5}, [0.03125, 0.0625], "is no level of 5 bits like the others"),
-        ({"bits": 5}, [1.03125], "is no level of 5 bits"),
+        ({"bits": 5}, [1.09375], "is no level of 5 bits"),
         ({"step": 0.1}, [0.1, 0.25], "is no level of a step of 0.1"),
         ({"law": "mulaw"}, [0.123456], "is no level of MuLaw"),
         ({}, [0.1, 0.2], "the levels cannot be told, pass bits, step or law: the samples have 2"),

@@ -66,16 +66,19 @@ class UniformLevels:
         if odd.any():
             off |= ~odd & (halves != 0)
         rise, tread = MidRise(self.bits or 32, self.step), MidTread(self.bits or 32, self.step)
-        if self.bits:
-            off |= np.abs(x) > rise.limit
+        # A peak at full scale, rounded by hand, may have gone to a level that the bits do not have.
+        beyond = np.abs(x) > rise.limit
+        off |= np.abs(x) > rise.limit + self.step
         if off.any():
             raise ValueError(
                 f"{x[off][0]:.6g} is no level of {self} like the others; name another bit depth or step, "
                 "or leave it out to have it detected"
             )
-        between = rise.cells(rise.codes_of(np.where(odd, x, self.step / 2)))
-        at = tread.cells(tread.codes_of(np.where(odd, 0.0, x)))
-        return Cells(*frozen(np.where(odd, between.lo, at.lo), np.where(odd, between.hi, at.hi)))
+        between = rise.cells(rise.codes_of(np.where(odd & ~beyond, x, self.step / 2)))
+        at = tread.cells(tread.codes_of(np.where(odd | beyond, 0.0, x)))
+        lo, hi = (np.where(odd, *ends) for ends in ((between.lo, at.lo), (between.hi, at.hi)))
+        lo[beyond], hi[beyond] = x[beyond] - self.step / 2, x[beyond] + self.step / 2
+        return Cells(*frozen(lo, hi))
 
     def __str__(self) -> str:
         return f"{self.bits} bits" if self.bits else f"a step of {self.step:.6g}"
