@@ -46,6 +46,16 @@ def test_a_step_is_that_of_adam_on_the_loss_of_the_paper(regularised):
         assert torch.allclose(part, learner.weights[name], atol=2e-6), name
 
 
+def test_a_weight_without_a_say_stays_where_it_is():
+    """One layer has nothing to extrapolate to."""
+    one_layer = NETWORK | {"depth": 1, "theta": 0.5, "learn_theta": "per layer"}
+    learner = Learner(from_table({"recipe": "paper", "architecture": one_layer}), 100)
+    before = learner.weights["W.0"].detach().clone()
+    learner.learn(examples())
+    assert learner.weights["theta"].tolist() == [0.5]
+    assert not torch.equal(learner.weights["W.0"], before)
+
+
 def test_the_relative_loss_is_the_mean_of_the_ratios():
     settings = config(loss={"relative": True})
     these = examples()

@@ -103,7 +103,7 @@ class Learner:
             # What torch.optim.Adam calls; going through it would import torch's compiler, for seconds.
             torch._fused_adam_(
                 [self.weights[name] for name in names],
-                [self.weights[name].grad for name in names],  # type: ignore[misc]
+                [self._gradient_of(name) for name in names],
                 [self.kept["means"][name] for name in names],
                 [self.kept["squares"][name] for name in names],
                 [],
@@ -117,6 +117,11 @@ class Learner:
                 amsgrad=False,
                 maximize=False,
             )
+
+    def _gradient_of(self, name: str) -> Tensor:
+        """Return the gradient: zero where a weight has no say, as the extrapolation after one layer."""
+        part = self.weights[name]
+        return torch.zeros_like(part) if part.grad is None else part.grad
 
     def products(self, examples: Examples) -> MatrixProducts:
         """Return the matrix products of a step, changing nothing."""
