@@ -14,7 +14,7 @@ from pdrn.restoring.method import Method
 from pdrn.restoring.overlapped import OverlappedChambollePock
 
 NETWORK_SHARE = 0.7
-"""How much of the mean is the network's; chosen on held-out speech and synthetic music (results/LOG.md)."""
+"""How much of the mean is the network's; chosen on held-out speech (results/LOG.md)."""
 
 
 class Averaged:
