@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from pdrn.app import compare, demo, env, evaluate, inspect, quantize, report, reproduce, restore, train
+from pdrn.app import compare, demo, env, evaluate, inspect, quantize, report, reproduce, restore, serve, train
 from pdrn.app.ending import end_in_order
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app.command(epilog=quantize.EXAMPLES)(quantize.quantize)
 app.command(epilog=inspect.EXAMPLES)(inspect.inspect)
 app.command(epilog=compare.EXAMPLES)(compare.compare)
 app.command()(demo.demo)
+app.command(epilog=serve.EXAMPLES)(serve.serve)
 app.command(epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command(epilog=train.EXAMPLES)(train.train)
 app.command(epilog=reproduce.EXAMPLES)(reproduce.reproduce)
