@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,8 @@ def listening(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
     try:
         opened = socket.create_server((host, port), family=family)
     except OSError as error:
-        raise OSError(f"{host} port {port} cannot be had: {why(error)}; choose another --port") from error
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else why(error)
+        raise OSError(f"{host} port {port} cannot be had: {reason}; choose another") from error
     with opened:
         name = f"[{host}]" if ":" in host else host
         yield opened, f"http://{name}:{opened.getsockname()[1]}"

@@ -25,7 +25,7 @@ from pdrn.audio.sample import speech
 from pdrn.audio.writing import write
 
 STATIC = Path(__file__).parent / "static"
-SAMPLE_SECONDS = 8
+SAMPLE_SECONDS = 6
 LONGEST_STRETCH = 1 << 15
 """How many cells may be asked about at once, layer by layer."""
 

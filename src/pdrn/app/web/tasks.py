@@ -71,6 +71,7 @@ class SoundTask:
         levels = self.wishes.description().levels_of(quantized, subtype)
         cells, step = cells_of(quantized, levels), step_of(levels)
         restorer = self.wishes.restorer(self.choice)
+        restorer.method(rate, step)  # refuses what it is not for, before anything is answered
         report(0.0)
         began = time.perf_counter()
         restored = restorer.restore_cells(

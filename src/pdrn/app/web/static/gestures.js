@@ -80,9 +80,9 @@ export function gestures(canvas, overview, view, actions) {
     "-": moves["-"],
   };
   document.addEventListener("keydown", (event) => {
-    const busyElsewhere = event.target.closest("input, select, textarea, canvas:not(:focus)");
-    const onButton = event.key === " " && event.target.closest("button, a");
-    if (busyElsewhere || onButton || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    const typed = event.target.closest("select");
+    const pressed = event.key === " " && event.target.closest("button, a, input");
+    if (typed || pressed || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     const action = everywhere[event.key.toLowerCase()];
     if (!action || !view.frames) return;
     event.preventDefault();
