@@ -36,7 +36,7 @@ def main(folder: str, count: int) -> None:
     for name, quantizer in QUANTIZERS.items():
         cells = [quantizer.cells(quantizer.encode(signal)) for signal in recordings]
         began = time.perf_counter()
-        restored = [Restorer().restore_cells(each, RATE) for each in cells]
+        restored = [Restorer(method="cp").restore_cells(each, RATE) for each in cells]
         seconds = time.perf_counter() - began
         centres = [each.centre for each in cells]
         before, after = (

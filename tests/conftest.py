@@ -1,10 +1,17 @@
-"""What all tests share: steady random examples, and the paper's corpus where it is at hand."""
+"""What all tests share: steady examples, tiny networks, and the paper's corpus where it is at hand."""
 
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import settings
+from tests.nets.plans import disturbed
+from tools.ship_model import ship
+
+from pdrn.nets import ConvolutionalMap, PrimalDual
+from pdrn.nets.checkpoint import Provenance, save
+from pdrn.restoring import pretrained
 
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("steady")
@@ -18,3 +25,40 @@ def ieee_folder():
     if not folder.is_dir():
         pytest.skip("the IEEE corpus is not here; name its folder in PDRN_IEEE")
     return folder
+
+
+TINY = {
+    "speech-large": PrimalDual(ConvolutionalMap(channels=40, window=32, hop=16), 3, "gain"),
+    "speech-small": PrimalDual(
+        ConvolutionalMap(channels=20, window=16, hop=8),
+        2,
+        "gain",
+        weighting="context",
+        context=2,
+        causal=True,
+    ),
+}
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory):
+    """Networks like those that are shipped, but tiny and hardly trained."""
+    folder = tmp_path_factory.mktemp("models")
+    for seed, (name, plan) in enumerate(TINY.items()):
+        file = folder / f"{name}.run"
+        save(file, disturbed(plan, seed, 0.02, np.float32), Provenance(unit="cell", sample_rate_hz=16000))
+        ship(file, name, f"# {name}\n", ["a test"], "MIT", 1_000_000, folder)
+    return folder
+
+
+@pytest.fixture
+def tiny_models(tiny_folder, monkeypatch):
+    """Have tiny networks in place of those that are shipped."""
+    monkeypatch.setattr(pretrained, "FOLDER", tiny_folder)
+    return tiny_folder
+
+
+@pytest.fixture
+def no_models(tmp_path, monkeypatch):
+    """Have no networks at all."""
+    monkeypatch.setattr(pretrained, "FOLDER", tmp_path / "no models")

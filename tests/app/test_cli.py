@@ -15,6 +15,7 @@ from pdrn.audio.files import read
 from pdrn.audio.quantizers import MidRise
 from pdrn.audio.sample import speech
 from pdrn.audio.writing import write
+from pdrn.study import config
 
 ROOT = Path(__file__).parents[2]
 RATE = 16000
@@ -37,6 +38,7 @@ def test_help_names_the_commands():
         "quantize",
         "inspect",
         "compare",
+        "models",
         "demo",
         "evaluate",
         "train",
@@ -66,21 +68,38 @@ def test_the_reference_is_what_help_says():
     assert made.stdout == (ROOT / "docs" / "cli.md").read_text(), "run: make docs"
 
 
-def test_the_demo_gains_at_every_bit_depth_and_leaves_sounds_and_a_picture(tmp_path, monkeypatch):
+@pytest.fixture
+def short_demo(monkeypatch):
     samples, rate = speech()
     monkeypatch.setattr(demonstration, "speech", lambda: (samples[190_000:230_000], rate))
     monkeypatch.setattr(demonstration, "_PICTURED", slice(3000, 3100))
+
+
+def test_the_demo_gains_at_every_bit_depth_and_leaves_sounds_and_a_picture(short_demo, no_models, tmp_path):
     result = pdrn("demo", "-o", tmp_path / "demo")
     assert result.returncode == 0
     rows = [line.split("│")[1:-1] for line in result.stdout.splitlines() if line.startswith("│")]
     assert [int(row[0]) for row in rows] == [4, 5, 6, 8]
     for row in rows:
-        assert float(row[3].removesuffix("dB ")) > 2
+        assert row[1].strip() == "cp"
+        assert float(row[3]) > 2
         assert row[-2].strip() == "by 0"
     names = {path.name for path in (tmp_path / "demo").iterdir()}
-    assert {"speech.wav", "speech_5bits.wav", "speech_5bits_restored.wav", "cells.svg"} <= names
+    assert {"speech.wav", "speech_5bits.wav", "speech_5bits_cp.wav", "cells.svg"} <= names
     assert (tmp_path / "demo" / "cells.svg").read_text().endswith("</svg>\n")
     assert "What to try next" in result.stdout
+
+
+def test_the_demo_shows_a_network_beside_chambolle_pock(short_demo, tiny_models, tmp_path):
+    result = pdrn("demo", "-o", tmp_path / "demo")
+    assert result.returncode == 0
+    rows = [line.split("│")[1:-1] for line in result.stdout.splitlines() if line.startswith("│")]
+    assert [int(row[0]) for row in rows] == [4, 4, 5, 5, 6, 6, 8, 8]
+    assert [row[1].strip() for row in rows] == 4 * ["speech-large", "cp"]
+    assert {row[-2].strip() for row in rows} == {"by 0"}
+    drawing = (tmp_path / "demo" / "cells.svg").read_text()
+    assert drawing.count("<polyline") == 3
+    assert "speech-large" in drawing
 
 
 @pytest.mark.parametrize(
@@ -102,7 +121,7 @@ def test_quantized_levels_are_exact(tmp_path):
     np.testing.assert_array_equal(read(tmp_path / "b.flac").samples, quantized)
 
 
-def test_inspect_says_what_is_there(tmp_path):
+def test_inspect_says_what_is_there(tiny_models, tmp_path):
     write(tmp_path / "a.wav", MidRise(5).quantize(0.5 * np.sin(np.arange(9999))), RATE, subtype="PCM_16")
     write(tmp_path / "b.wav", np.zeros(9), RATE, subtype="PCM_16")
     (tmp_path / "c.wav").touch()
@@ -112,6 +131,7 @@ def test_inspect_says_what_is_there(tmp_path):
     assert first["levels"] == "4 bits in use, mid-rise, a step of 0.0625"
     assert (first["peak"], first["frames"], first["advice"]) == (0.46875, 9999, None)
     assert (second["levels"], second["samples_at_peak"]) == ("16 bits", 9)
+    assert (first["restored_by"], second["restored_by"]) == ("speech-large", "Chambolle-Pock")
     assert "c.wav" in result.stderr
     assert "mid-rise" in pdrn("inspect", tmp_path / "a.wav").stdout
 
@@ -152,6 +172,18 @@ def test_evaluate_prints_one_json_object_per_method(folder):
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert [row["method"] for row in rows] == ["qu", "cp:5"]
     assert rows[1]["ratio"] < rows[0]["ratio"] == 1.0
+
+
+def test_evaluate_takes_models(folder, tiny_models):
+    result = pdrn("evaluate", "--corpus", folder, "--methods", "qu,speech-small", "--json")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["method"] for row in rows] == ["qu", "speech-small"]
+    assert rows[1]["ratio"] != 1
+
+
+def test_the_help_of_training_names_the_configurations_that_come_along():
+    text = "".join(pdrn("train", "--help").stdout.split())  # lines may end at a hyphen
+    assert all(name in text for name in config.names())
 
 
 def test_evaluate_prints_a_table(folder):

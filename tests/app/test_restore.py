@@ -54,6 +54,45 @@ def test_one_file_in_one_command(folder):
     np.testing.assert_allclose(read("a_restored.wav").samples, expected(), atol=1e-7)
 
 
+@pytest.mark.parametrize(
+    ("options", "method", "model"),
+    [
+        ([], "network", "speech-large"),
+        (["--method", "network"], "network", "speech-large"),
+        (["--model", "speech-small"], "network", "speech-small"),
+        (["--method", "cp"], "cp", None),
+        (["--iterations", 2], "cp", None),
+    ],
+)
+def test_it_says_what_method_and_model_it_used(folder, tiny_models, options, method, model):
+    done = pdrn("restore", "a.wav", "--json", *options)
+    row = json.loads(done.stdout)
+    assert (row["method"], row["model"]) == (method, model)
+    done = pdrn("restore", "a.wav", "-o", "b.wav", *options)
+    assert f"by {model or 'Chambolle-Pock'}, " in done.stderr
+    raw = pdrn("restore", "--raw", "--rate", RATE, "--bits", 5, "-", "-", *options)
+    assert raw.stderr.startswith(f"restoring by {model or 'Chambolle-Pock'}, at most ")
+    assert pdrn("restore", "a.wav", "-o", "c.wav", "--quiet", *options).stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "exit_code", "reason"),
+    [
+        (["--model", "music"], 2, "no model is called 'music', and no file; there are speech-large"),
+        (["--method", "cp", "--model", "speech-large"], 2, "method cp takes no model"),
+        (["--method", "network", "--iterations", 3], 2, "no iterations"),
+        (["--method", "network", "--clip-at", 0.9], 1, "one width, and these differ; choose method cp"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused_in_one_sentence(
+    folder, tiny_models, options, exit_code, reason
+):
+    done = pdrn("restore", "a.wav", *options)
+    assert (done.returncode, done.stdout) == (exit_code, "")
+    assert reason in " ".join(done.stderr.split())
+    assert not (folder / "a_restored.wav").exists()
+
+
 def test_a_summary_in_json_with_a_proof(folder):
     done = pdrn("restore", "a.wav", "--json", "--verify")
     (row,) = map(json.loads, done.stdout.splitlines())
@@ -113,14 +152,15 @@ def test_sound_goes_through_pipes(folder):
 
 def test_raw_samples_go_through_while_they_arrive(folder):
     raw, out = RawFormat("s16le"), RawFormat("f64le")
-    arguments = ("restore", "--raw", "--rate", RATE, "--bits", 5, "--output-encoding", "f64le", "-", "-")
-    with started(*arguments, stdin=subprocess.PIPE) as process:
+    settings = ("--rate", RATE, "--bits", 5, "--method", "cp", "--output-encoding", "f64le")
+    with started("restore", "--raw", *settings, "-", "-", stdin=subprocess.PIPE) as process:
         process.stdin.write(raw.encode(QUANTIZED[None, :4000]))
         process.stdin.flush()
         early = process.stdout.read(8 * 1024)  # comes although the input goes on
         late, error = process.communicate(raw.encode(QUANTIZED[None, 4000:]))
-    assert error == b"restoring, at most 92 ms behind the input\n"
-    np.testing.assert_allclose(out.decode(early + late)[0], expected(), atol=1e-6)
+    assert error == b"restoring by Chambolle-Pock, at most 92 ms behind the input\n"
+    offline = Restorer(method="cp").restore(QUANTIZED, RATE, bits=5)
+    np.testing.assert_allclose(out.decode(early + late)[0], offline, atol=1e-6)
 
 
 def test_raw_files_and_telephone_bytes(folder):
@@ -203,6 +243,9 @@ def test_an_input_that_comes_by_standard_input_is_not_replaced_either(folder):
 
 def test_flac_gives_way_to_wav_where_peaks_may_rise_beyond_full_scale(folder):
     write("c.flac", np.clip(9 * SIGNAL, -1, 1), RATE, subtype="PCM_16")
+    refused = pdrn("restore", "c.flac", "-o", "d.flac", "--clip-at", 0.999)
+    assert refused.returncode == 2
+    assert "d.flac would have to hold FLOAT and cannot; end it in .wav" in " ".join(refused.stderr.split())
     assert pdrn("restore", "c.flac", "--clip-at", 0.999).returncode == 0
     assert np.abs(read("c_restored.wav").samples).max() > 1
 
@@ -255,7 +298,7 @@ def test_raw_samples_have_the_cells_of_a_file_stored_alike(folder):
         (["a.wav", "--bits", 4], 1, "is no level of 4 bits"),
         (["a.wav", "--bits", 5, "-o", "absent/b.wav"], 1, "No such file or directory"),
         (["a.wav", "--bits", 5, "-o", "b.mp3"], 2, "does not tell a format"),
-        (["a.wav", "--bits", 5, "-o", "b.flac", "--subtype", "FLOAT"], 1, "no FLAC files of subtype FLOAT"),
+        (["a.wav", "--bits", 5, "-o", "b.flac", "--subtype", "FLOAT"], 2, "hold FLOAT and cannot"),
     ],
 )
 def test_mistakes_get_one_sentence(folder, arguments, exit_code, reason):

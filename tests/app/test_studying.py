@@ -2,18 +2,22 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import soundfile
 from tests.app.running import pdrn
+from tests.study.test_config import scaled_down
 
 from pdrn.app import studying
 from pdrn.audio.corpus import Corpus
 from pdrn.audio.sample import speech
+from pdrn.restoring.restorer import Restorer
 from pdrn.study import evaluate
-from pdrn.study.config import run_name
+from pdrn.study.config import load, run_name
 from pdrn.study.reproduce import Study
 from pdrn.study.runs import runs_in
 
@@ -129,6 +133,20 @@ def test_training_prints_where_the_best_network_is(folder, tmp_path):
     assert result.stdout.strip() == str(run.best_path)
     assert run.is_done
     assert run.log()[-1]["step"] == 5
+
+
+def test_a_named_configuration_trains_on_several_folders(folder, tmp_path, monkeypatch):
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    small = scaled_down(load("speech-small"))
+    monkeypatch.setattr("pdrn.study.config.load", lambda name: {"speech-small": small}[name])
+    folders = ("--corpus", folder, "--corpus", other)
+    result = pdrn("train", "speech-small", *folders, "--out", tmp_path / "runs")
+    assert result.returncode == 0, result.stderr
+    (run,) = runs_in(tmp_path / "runs")
+    joined = Corpus.joined([Corpus.scan(folder), Corpus.scan(other)])
+    assert run.record()["corpus_sha256"] == joined.checksum
+    assert np.isfinite(Restorer(str(run.best_path)).restore(np.zeros(999), 16000, bits=5)).all()
 
 
 @pytest.mark.parametrize(

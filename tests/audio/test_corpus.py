@@ -49,6 +49,30 @@ def test_a_folder_s_own_split_is_kept(tmp_path):
     assert [len(corpus.split(split)) for split in SPLITS] == [2, 1, 1]
 
 
+def test_folders_are_joined_in_any_order_and_keep_their_splits(tmp_path):
+    names = ["train/a.wav", "dev/b.wav", "test/c.wav"]
+    one, two = (Corpus.scan(fill(tmp_path / name, names)) for name in ("one", "two"))
+    both = Corpus.joined([two, one])
+    assert both == Corpus.joined([one, two])
+    assert both.checksum not in (one.checksum, two.checksum)
+    assert [entry.path for entry in both.split("dev")] == ["one/dev/b.wav", "two/dev/b.wav"]
+    np.testing.assert_array_equal(both.signals("test")[1], two.signals("test")[0])
+    assert Corpus.joined([one]) is one
+
+
+def test_folders_that_share_a_sound_or_differ_in_rate_are_not_joined(tmp_path):
+    names = ["train/a.wav", "dev/b.wav", "test/c.wav"]
+    fill(tmp_path / "one", names)
+    fill(tmp_path / "two", names, sample_rate_hz=2 * RATE)
+    one, two = Corpus.scan(tmp_path / "one"), Corpus.scan(tmp_path / "two")
+    with pytest.raises(AudioError, match=r"dev/b\.wav is in two of the folders; name each sound once"):
+        Corpus.joined([one, one])
+    with pytest.raises(AudioError, match=r"holds sound at \[8000, 16000\] Hz; say to which"):
+        Corpus.joined([one, two])
+    resampled = Corpus.joined([Corpus.scan(tmp_path / name, RATE) for name in ("one", "two")])
+    assert [len(signal) for signal in resampled.signals("dev")] == [1000, 500]
+
+
 def test_other_folders_are_split_70_15_15_by_seed(tmp_path):
     fill(tmp_path, [f"{index}.wav" for index in range(40)], frames=10)
     corpus = Corpus.scan(tmp_path)

@@ -15,8 +15,28 @@ from pdrn.restoring.restorer import Restorer
 RATE = 16000
 PLAN = PrimalDual(ConvolutionalMap(channels=20, window=24, hop=8), 3, "mix")
 NETWORK = disturbed(PLAN, 1, scale=0.02, dtype=np.float32)
+CAUSAL = disturbed(
+    PrimalDual(
+        ConvolutionalMap(channels=20, window=16, hop=8),
+        2,
+        "gain",
+        weighting="context",
+        context=2,
+        causal=True,
+    ),
+    2,
+    scale=0.02,
+    dtype=np.float32,
+)
 QUANTIZER = MidRise(5, full_scale=True)
 QUANTIZED = QUANTIZER.quantize(0.7 * np.sin(np.arange(3000) / 11) * np.sin(np.arange(3000) / 400))
+
+
+@pytest.fixture(scope="module", params=[NETWORK, CAUSAL], ids=["both ways", "causal"])
+def either(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "net.safetensors"
+    save(path, request.param, Provenance(unit="cell", sample_rate_hz=RATE))
+    return str(path)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +49,7 @@ def model(tmp_path_factory):
 def test_blocks_make_what_the_network_makes_of_the_whole(model):
     cells = QUANTIZER.cells(QUANTIZER.encode(QUANTIZED))
     whole = NETWORK(cells.lo / QUANTIZER.step, cells.hi / QUANTIZER.step) * QUANTIZER.step
-    restored = Restorer(model).restore(QUANTIZED, RATE, bits=5)
+    restored = Restorer(model, shifts=1).restore(QUANTIZED, RATE, bits=5)
     np.testing.assert_allclose(restored, cells.project(whole), atol=1e-6)
     assert np.abs(restored - QUANTIZED).max() > 0.1 * QUANTIZER.step
     assert cells.violation(restored) == 0
@@ -37,23 +57,47 @@ def test_blocks_make_what_the_network_makes_of_the_whole(model):
 
 @settings(max_examples=10)
 @given(lengths=st.lists(st.integers(1, 700), max_size=6), length=st.integers(1, 3000))
-def test_a_stream_does_not_depend_on_its_chunks(model, lengths, length):
+def test_a_stream_does_not_depend_on_its_chunks(either, lengths, length):
     samples = QUANTIZED[:length]
 
     def streamed(lengths):
-        stream, pieces, start = Restorer(model).stream(RATE, bits=5), [], 0
+        stream, pieces, start = Restorer(either).stream(RATE, bits=5), [], 0
         for size in lengths:
             pieces.append(stream.feed(samples[start : start + size]))
             start += size
         return np.concatenate([*pieces, stream.feed(samples[start:]), stream.flush()])
 
     np.testing.assert_array_equal(streamed(lengths), streamed([]))
-    np.testing.assert_allclose(streamed([]), Restorer(model).restore(samples, RATE, bits=5), atol=1e-6)
+    np.testing.assert_allclose(streamed([]), Restorer(either).restore(samples, RATE, bits=5), atol=1e-6)
 
 
-def test_it_looks_ahead_as_far_as_it_reaches():
+@pytest.mark.parametrize("shifts", [2, 3, 8])
+def test_shifts_are_the_mean_of_what_the_network_makes_on_each_grid(model, shifts):
+    cells = QUANTIZER.cells(QUANTIZER.encode(QUANTIZED))
+    lower, upper = cells.lo / QUANTIZER.step, cells.hi / QUANTIZER.step
+    grids = []
+    for shift in (8 * part // shifts for part in range(shifts)):
+        early = (0, 0) if shift == 0 else (8 - shift, 0)
+        grids.append(NETWORK(np.pad(lower, early), np.pad(upper, early))[early[0] :] * QUANTIZER.step)
+    restored = Restorer(model, shifts=shifts).restore(QUANTIZED, RATE, bits=5)
+    np.testing.assert_allclose(restored, cells.project(np.mean(grids, axis=0)), atol=1e-6)
+    assert np.abs(grids[0] - grids[1]).max() > 1e-3
+
+
+def test_it_looks_as_far_as_it_reaches_and_its_shifts_a_little_farther():
+    method = LearnedMethod(NETWORK, QUANTIZER.step, shifts=1)
+    assert (method.hop, method.before, method.after) == (8, 3 * 16, 3 * 16)
+    assert (method.stream_block, method.offline_block) == (48, 800)
     method = LearnedMethod(NETWORK, QUANTIZER.step)
-    assert (method.hop, method.frame_length, method.context) == (8, 24, 3 * 16)
+    assert (method.before, method.after) == (3 * 16 + 8, 3 * 16 + 4)
+    with pytest.raises(ValueError, match="has 1 to 8 shifts, got 9"):
+        LearnedMethod(NETWORK, QUANTIZER.step, shifts=9)
+
+
+def test_a_causal_network_looks_back_and_comes_out_hop_by_hop():
+    method = LearnedMethod(CAUSAL, QUANTIZER.step)
+    assert (method.before, method.after) == (2 * 8 + 4 * 8, 2 * 8)
+    assert method.stream_block == 8
 
 
 def test_open_ended_and_unbounded_cells_are_kept(model):
@@ -68,7 +112,7 @@ def test_open_ended_and_unbounded_cells_are_kept(model):
 
 
 def test_sound_that_it_is_not_for_is_refused(model):
-    with pytest.raises(ValueError, match="for 16000 Hz and this is 8000 Hz; restore this without a model"):
+    with pytest.raises(ValueError, match="for 16000 Hz and this is 8000 Hz; choose method cp"):
         Restorer(model).restore(QUANTIZED, 8000, bits=5)
     with pytest.raises(ValueError, match="for cells of one width"):
         Restorer(model).stream(RATE, law="mulaw")

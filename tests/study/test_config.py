@@ -1,13 +1,16 @@
 """Configurations: read from TOML, complete, and strict."""
 
 import re
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pdrn.nets import ConvolutionalMap, DenseMap, PrimalDual
 from pdrn.nets.related import LISTA
-from pdrn.study.config import Budget, as_table, from_table, load, run_name
+from pdrn.study.config import Budget, as_table, from_table, load, names, run_name
+from pdrn.study.train import train
 
 DENSE = {"kind": "PrimalDual", "depth": 2, "map": {"kind": "DenseMap", "samples": 64}}
 DOCUMENTED = re.findall(
@@ -128,3 +131,36 @@ def test_patience_alone_leaves_the_length_to_the_recipe(recipe, epochs):
     network = {"kind": "PrimalDual", "depth": 1, "map": {"kind": "DenseMap", "samples": 8}}
     table = {"recipe": recipe, "architecture": network, "budget": {"patience": 3}}
     assert from_table(table).budget == Budget(epochs=epochs, patience=3)
+
+
+def scaled_down(config):
+    """The same kind of network and training, for two steps."""
+    plan = config.architecture
+    return replace(
+        config,
+        architecture=replace(plan, depth=2 * plan.stages, map=ConvolutionalMap(8, 16, 8)),
+        data=replace(config.data, length=1024, batches=2),
+        optimiser=replace(config.optimiser, batch_size=2, warmup_steps=0),
+        budget=Budget(steps=2),
+    )
+
+
+@pytest.mark.parametrize("name", names())
+def test_configurations_that_come_along_train(name, corpus, tmp_path):
+    config = load(name)
+    assert config.data.unit == "cell"
+    assert isinstance(config.architecture.map, ConvolutionalMap)
+    run = train(scaled_down(config), corpus, tmp_path, threads=1)
+    assert run.is_done
+
+
+def test_they_are_for_recordings_and_for_streams():
+    assert {"speech-large", "speech-small"} <= set(names())
+    assert not load("speech-large").architecture.causal
+    small = load("speech-small").architecture
+    assert small.causal
+    assert small.reach[1] <= 512
+
+
+def test_the_documented_network_is_the_one_that_comes_along():
+    assert load("speech-large") in [from_table(tomllib.loads(text)) for text in DOCUMENTED]

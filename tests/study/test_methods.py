@@ -42,7 +42,21 @@ def test_restore_is_what_the_command_does_without_a_network():
     cells = cells_of(speech()[0][20000:30000])
     (restored,) = method_named("restore")([cells])
     assert cells.violation(restored) == 0.0
-    assert np.array_equal(restored, Restorer().restore(cells.centre, 16000, bits=5))
+    assert np.array_equal(restored, Restorer(method="cp").restore(cells.centre, 16000, bits=5))
+
+
+@pytest.mark.parametrize(("name", "shifts"), [("speech-large", None), ("speech-large:3", 3)])
+def test_a_model_is_what_the_command_does_with_it(tiny_models, name, shifts):
+    cells = cells_of(speech()[0][20000:30000])
+    (restored,) = method_named(name)([cells])
+    restorer = Restorer.from_pretrained("speech-large", shifts=shifts)
+    assert np.array_equal(restored, restorer.restore(cells.centre, 16000, bits=5))
+
+
+@pytest.mark.parametrize(("name", "rate"), [("speech-large", 8000), ("speech-large:0", 16000)])
+def test_a_model_that_cannot_be_run_so_is_refused_before_any_work(tiny_models, name, rate):
+    with pytest.raises(ValueError, match=r"is for 16000 Hz|has 1 to 16 shifts"):
+        method_named(name, sample_rate_hz=rate)
 
 
 @pytest.fixture(params=["full scale", "cell"])

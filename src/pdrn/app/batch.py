@@ -32,7 +32,7 @@ class Job:
 def plan(
     inputs: Sequence[str], output: str | None, template: str, recursive: bool, subtype: str | None
 ) -> list[Job]:
-    """Return the jobs for inputs that may be files, folders, globs or "-".
+    """Return the jobs for inputs that may be files, folders, globs or "-", and outputs of a subtype, if any.
 
     Folders are mirrored below the output. Files found there, or by a glob, that are outputs of others are
     not inputs too.
@@ -40,13 +40,13 @@ def plan(
     if "-" in inputs:
         if len(inputs) > 1:
             raise Mistake("standard input is one sound; give files apart from it")
-        return [Job("-", _writable(output or "-"))]
+        return [Job("-", _writable(output or "-", subtype))]
     found = [pair for given in inputs for pair in _found(given, recursive)]
     single = len(inputs) == 1 and [(Path(inputs[0]), Path())] == found
     if output == "-" and not single:
         raise Mistake("only one file can go to standard output; name a folder for the others")
     if single and output is not None and not (output.endswith(os.sep) or os.path.isdir(output)):
-        return [Job(str(found[0][0]), _writable(output))]
+        return [Job(str(found[0][0]), _writable(output, subtype))]
     if output is not None and not os.path.isdir(output) and _is_file_name(output):
         raise Mistake(f"{output} is a file; name a folder for several outputs")
     jobs = {}
@@ -70,13 +70,21 @@ def plan(
     return [Job(str(source), str(target), makes_folder) for target, source in sources.items()]
 
 
-def _writable(output: str) -> str:
-    """Return the name of an output, if it tells a format."""
+def _writable(output: str, subtype: str | None) -> str:
+    """Return the name of an output, if it tells a format, and one that holds the subtype."""
     try:
         format_of(output)
     except AudioError as error:
         raise Mistake(str(error)) from error
+    if not _holds(Path(output).suffix, subtype):
+        raise Mistake(
+            f"{output} would have to hold {subtype} and cannot; end it in .wav, or choose another --subtype"
+        )
     return output
+
+
+def _holds(ext: str, subtype: str | None) -> bool:
+    return subtype is None or subtype in _ONLY_INTEGERS.get(ext.lower(), (subtype,))
 
 
 def _is_file_name(output: str) -> bool:
@@ -107,7 +115,7 @@ def _is_sound(path: Path) -> bool:
 
 def _named(template: str, path: Path, subtype: str | None) -> str:
     ext = path.suffix if path.suffix.lower() in FORMAT_OF_SUFFIX else ".wav"
-    if subtype is not None and subtype not in _ONLY_INTEGERS.get(ext.lower(), (subtype,)):
+    if not _holds(ext, subtype):
         ext = ".wav"
     try:
         fields = {field for _, field, _, _ in Formatter().parse(template) if field is not None}
@@ -116,4 +124,4 @@ def _named(template: str, path: Path, subtype: str | None) -> str:
         name = ""
     if not name or os.sep in name:
         raise Mistake(f"a file name has the fields {{stem}} and {{ext}} and no folder, got {template}")
-    return _writable(name)
+    return _writable(name, subtype)

@@ -7,7 +7,20 @@ import sys
 
 import typer
 
-from pdrn.app import compare, demo, env, evaluate, inspect, quantize, report, reproduce, restore, serve, train
+from pdrn.app import (
+    compare,
+    demo,
+    env,
+    evaluate,
+    inspect,
+    models,
+    quantize,
+    report,
+    reproduce,
+    restore,
+    serve,
+    train,
+)
 from pdrn.app.ending import end_in_order
 
 app = typer.Typer(
@@ -21,6 +34,12 @@ app.command(epilog=restore.EXAMPLES)(restore.restore)
 app.command(epilog=quantize.EXAMPLES)(quantize.quantize)
 app.command(epilog=inspect.EXAMPLES)(inspect.inspect)
 app.command(epilog=compare.EXAMPLES)(compare.compare)
+app.add_typer(
+    models.app,
+    name="models",
+    help="List, describe and verify the networks that come along.",
+    epilog=models.EXAMPLES,
+)
 app.command()(demo.demo)
 app.command(epilog=serve.EXAMPLES)(serve.serve)
 app.command(epilog=evaluate.EXAMPLES)(evaluate.evaluate)

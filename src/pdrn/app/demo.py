@@ -21,24 +21,16 @@ def demo(
 
     rows = list(restorations(folder))
     has_pesq = any(row.restored_pesq is not None for row in rows)
-    table = Table(title="32 s of speech, restored by Chambolle-Pock on overlapping frames")
-    headings = [
-        "bits",
-        "quantized",
-        "restored",
-        "gain",
-        *(["PESQ"] if has_pesq else []),
-        "outside",
-        "speed",
-    ]
-    for heading in headings:
-        table.add_column(heading, justify="right")
+    table = Table(title="32 s of speech, restored")
+    pesq = ["PESQ"] if has_pesq else []
+    for heading in ("bits", "by", "SNR / dB", "gain / dB", *pesq, "outside", "speed"):
+        table.add_column(heading, justify="left" if heading == "by" else "right", no_wrap=True)
     for row in rows:
         table.add_row(
             str(row.bits),
-            f"{row.quantized_snr:.2f} dB",
-            f"{row.restored_snr:.2f} dB",
-            f"{row.restored_snr - row.quantized_snr:+.2f} dB",
+            row.method,
+            f"{row.quantized_snr:.2f}→{row.restored_snr:.2f}",
+            f"{row.restored_snr - row.quantized_snr:+.2f}",
             *([f"{row.quantized_pesq:.2f}→{row.restored_pesq:.2f}"] if has_pesq else []),
             f"by {row.violation:g}",
             f"{row.times_real_time:.0f}x",

@@ -14,6 +14,7 @@ from pdrn.audio.placing import whole_or_gone
 from pdrn.audio.quantizers import MidRise
 from pdrn.audio.sample import speech
 from pdrn.audio.writing import write
+from pdrn.restoring.pretrained import for_rate
 from pdrn.restoring.restorer import Restorer
 
 BITS = (4, 5, 6, 8)
@@ -24,9 +25,10 @@ _PICTURED = slice(193043, 193043 + 100)
 
 @dataclass(frozen=True)
 class Restoration:
-    """One bit depth: how good the sound was, how good it is now, and whether it kept to its cells."""
+    """One bit depth and method: how good the sound was and is now, and whether it kept to its cells."""
 
     bits: int
+    method: str
     quantized_snr: float
     restored_snr: float
     quantized_pesq: float | None
@@ -36,35 +38,44 @@ class Restoration:
 
 
 def restorations(folder: Path) -> Iterator[Restoration]:
-    """Restore the sample at each bit depth; leave all sounds and a picture in the folder."""
+    """Restore the sample at each bit depth, by a network where there is one and by Chambolle-Pock.
+
+    All sounds and a picture are left in the folder.
+    """
     samples, sample_rate_hz = speech()
     folder.mkdir(parents=True, exist_ok=True)
     write(folder / "speech.wav", samples, sample_rate_hz, overwrite=True)
+    restorers = {"cp": Restorer(method="cp")}
+    if fitting := for_rate(sample_rate_hz):
+        restorers = {fitting[0]: Restorer.from_pretrained(fitting[0])} | restorers
     for bits in BITS:
         quantizer = MidRise(bits, full_scale=True)
         cells = quantizer.cells(quantizer.encode(samples))
-        begin = time.perf_counter()
-        restored = Restorer().restore_cells(cells, sample_rate_hz)
-        seconds = time.perf_counter() - begin
         name = f"speech_{bits}bits"
         write(folder / f"{name}.wav", cells.centre, sample_rate_hz, cells, subtype="PCM_16", overwrite=True)
-        write(folder / f"{name}_restored.wav", restored, sample_rate_hz, cells, overwrite=True)
+        quantized_pesq = _pesq(samples, cells.centre, sample_rate_hz)
+        curves = {}
+        for method, restorer in restorers.items():
+            begin = time.perf_counter()
+            restored = restorer.restore_cells(cells, sample_rate_hz, quantizer.step)
+            seconds = time.perf_counter() - begin
+            write(folder / f"{name}_{method}.wav", restored, sample_rate_hz, cells, overwrite=True)
+            curves[method] = restored[_PICTURED]
+            yield Restoration(
+                bits=bits,
+                method=method,
+                quantized_snr=snr(samples, cells.centre),
+                restored_snr=snr(samples, restored),
+                quantized_pesq=quantized_pesq,
+                restored_pesq=_pesq(samples, restored, sample_rate_hz),
+                violation=cells.violation(restored),
+                times_real_time=len(samples) / sample_rate_hz / seconds,
+            )
         if bits == _PICTURED_BITS:
-            here = _PICTURED
             title = f"{bits} bits: every cell holds the truth"
-            drawing = picture(cells[here], samples[here], restored[here], sample_rate_hz, title)
+            drawing = picture(cells[_PICTURED], samples[_PICTURED], curves, sample_rate_hz, title)
             with whole_or_gone(folder / "cells.svg", overwrite=True) as file:
                 file.write(drawing.encode())
-        pesq = [_pesq(samples, signal, sample_rate_hz) for signal in (cells.centre, restored)]
-        yield Restoration(
-            bits=bits,
-            quantized_snr=snr(samples, cells.centre),
-            restored_snr=snr(samples, restored),
-            quantized_pesq=pesq[0],
-            restored_pesq=pesq[1],
-            violation=cells.violation(restored),
-            times_real_time=len(samples) / sample_rate_hz / seconds,
-        )
 
 
 def _pesq(samples: FloatArray, estimate: FloatArray, sample_rate_hz: int) -> float | None:

@@ -12,7 +12,8 @@ from pdrn.app.studying import names, scanned
 EXAMPLES = """\b
 For example:
   pdrn evaluate --corpus ieee --methods qu,cp:25
-  pdrn evaluate --corpus ieee --methods qu,restore,network.safetensors --hearing pesq,stoi"""
+  pdrn evaluate --corpus ieee --methods qu,restore,speech-large --hearing pesq,stoi
+  pdrn evaluate --corpus ieee --methods qu,runs/NAME/best.safetensors"""
 
 
 def evaluate(
@@ -20,7 +21,7 @@ def evaluate(
     split: Annotated[str, typer.Option(help="train, dev or test.")] = "test",
     bits: Annotated[int, typer.Option(min=1, max=24, help="Bit depth of the quantizer.")] = 5,
     methods: Annotated[
-        str, typer.Option(help="Comma-separated: qu, cp:ITERATIONS, restore, files of networks.")
+        str, typer.Option(help="Comma-separated: qu, cp:ITERATIONS, restore, models, files of networks.")
     ] = "qu,cp:10,cp:25,cp:50",
     hearing: Hearing = "",
     json: Json = False,

@@ -48,7 +48,9 @@ def _facts(file: Path) -> dict[str, Any]:
 
     from pdrn.audio.detection import Undetected
     from pdrn.audio.files import opened
+    from pdrn.restoring.choosing import automatic
     from pdrn.restoring.description import Description
+    from pdrn.restoring.levels import step_of
     from pdrn.restoring.recording import LOOKED_AT
 
     frames, peak, at_peak = 0, 0.0, 0
@@ -63,10 +65,13 @@ def _facts(file: Path) -> dict[str, Any]:
             if highest > peak:
                 peak, at_peak = highest, 0
             at_peak += int(np.count_nonzero(np.abs(rows) == peak))
+    levels = advice = restored_by = None
     try:
-        levels, advice = str(Description().levels_of(np.concatenate(head, axis=-1), header.subtype)), None
+        found = Description().levels_of(np.concatenate(head, axis=-1), header.subtype)
+        model = automatic(header.sample_rate_hz, step_of(found))
+        levels, restored_by = str(found), model.name if model else "Chambolle-Pock"
     except Undetected as reason:
-        levels, advice = None, str(reason)
+        advice = str(reason)
     return {
         "file": str(file),
         "format": header.format,
@@ -78,5 +83,6 @@ def _facts(file: Path) -> dict[str, Any]:
         "peak": peak,
         "samples_at_peak": at_peak,
         "levels": levels,
+        "restored_by": restored_by,
         "advice": advice,
     }

@@ -26,6 +26,14 @@ class Converter(StrEnum):
     truncates = "truncates"
 
 
+class Method(StrEnum):
+    """How sound is restored."""
+
+    auto = "auto"
+    network = "network"
+    cp = "cp"
+
+
 class Encoding(StrEnum):
     """How raw samples are stored."""
 

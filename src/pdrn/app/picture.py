@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pdrn.audio.cells import Cells, FloatArray
 
 WIDTH, HEIGHT = 900, 420
 LEFT, RIGHT, TOP, BOTTOM = 60, 20, 50, 40
 
-CELL, QUANTIZED, RESTORED, ORIGINAL = "#e3e8ef", "#8a94a6", "#c2410c", "#1d4ed8"
+CELL, QUANTIZED, ORIGINAL = "#e3e8ef", "#8a94a6", "#1d4ed8"
+RESTORED = ("#c2410c", "#15803d")
+"""One for each method."""
 
 
-def picture(cells: Cells, original: FloatArray, restored: FloatArray, sample_rate_hz: int, title: str) -> str:
-    """Return an SVG image of one stretch of sound: its cells as boxes, and the signals as curves."""
+def picture(
+    cells: Cells, original: FloatArray, restored: Mapping[str, FloatArray], sample_rate_hz: int, title: str
+) -> str:
+    """Return an SVG image of one stretch of sound: its cells as boxes, and the signals as curves.
+
+    What was restored, by up to two methods, is given by their names.
+    """
     count = len(original)
     low, high = float(cells.lo.min()), float(cells.hi.max())
     across = (WIDTH - LEFT - RIGHT) / count
@@ -37,10 +46,12 @@ def picture(cells: Cells, original: FloatArray, restored: FloatArray, sample_rat
         f'height="2" fill="{QUANTIZED}"/>'
         for index, centre in enumerate(cells.centre)
     ]
-    names = (("cell", CELL), ("quantized", QUANTIZED), ("original", ORIGINAL), ("restored", RESTORED))
+    by_method = list(zip(restored, RESTORED, strict=False))
+    names = [("cell", CELL), ("quantized", QUANTIZED), ("original", ORIGINAL), *by_method]
+    first = WIDTH - RIGHT - 120 * len(names)
     legend = [
-        f'<rect x="{WIDTH - RIGHT - 400 + 100 * place}" y="18" width="16" height="10" fill="{colour}"/>'
-        f'<text x="{WIDTH - RIGHT - 378 + 100 * place}" y="28">{name}</text>'
+        f'<rect x="{first + 120 * place}" y="18" width="14" height="10" fill="{colour}"/>'
+        f'<text x="{first + 18 + 120 * place}" y="28" font-size="12">{name}</text>'
         for place, (name, colour) in enumerate(names)
     ]
     ticks = [
@@ -60,7 +71,7 @@ def picture(cells: Cells, original: FloatArray, restored: FloatArray, sample_rat
             *boxes,
             *marks,
             curve(original, ORIGINAL),
-            curve(restored, RESTORED),
+            *(curve(restored[method], colour) for method, colour in by_method),
             *legend,
             *ticks,
             "</svg>\n",

@@ -30,7 +30,8 @@ def restore_raw(
     stream = restorer.stream_of(sample_rate_hz, fitting(levels, write_as.subtype))
     if not quiet:
         milliseconds = 1000 * stream.latency_seconds
-        print(f"restoring, at most {milliseconds:.0f} ms behind the input", file=sys.stderr)
+        how = f"by {stream.model or 'Chambolle-Pock'}"
+        print(f"restoring {how}, at most {milliseconds:.0f} ms behind the input", file=sys.stderr)
     refuse_same(*places)
     with _opened(places[0]) as source:
         pieces = restored_bytes(stream, source, read_as, write_as)

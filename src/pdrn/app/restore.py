@@ -13,6 +13,7 @@ from pdrn.app.options import (
     ConverterOption,
     Encoding,
     LawOption,
+    Method,
     Overwrite,
     Step,
     SubtypeOption,
@@ -23,6 +24,7 @@ EXAMPLES = """\b
 For example:
   pdrn restore speech.wav
   pdrn restore old/ -o new/ --recursive --subtype PCM_24 --jobs 2
+  pdrn restore speech.wav --method cp -o sparse.wav
   pdrn restore call.wav -o - --law mulaw | play -
   arecord -t raw -f S16_LE -r 16000 |
     pdrn restore --raw --rate 16000 --bits 5 - - > restored.f32"""
@@ -46,9 +48,13 @@ def restore(
     law: LawOption = None,
     clip_at: ClipAt = None,
     converter: ConverterOption = Converter.rounds,
+    method: Annotated[
+        Method,
+        typer.Option(help="A network, Chambolle-Pock (cp), or a network where one fits the sound (auto)."),
+    ] = Method.auto,
     model: Annotated[
         str | None,
-        typer.Option(help="A network, trained on this sample rate, instead of Chambolle-Pock."),
+        typer.Option(help="Which network: a name of `pdrn models list`, or a file.", metavar="NAME|PATH"),
     ] = None,
     iterations: Annotated[
         int | None,
@@ -121,7 +127,7 @@ def restore(
     from pdrn.restoring.restorer import Restorer
 
     try:
-        restorer = Restorer(model, iterations, mix, threads)
+        restorer = Restorer(model, iterations, mix, threads, method.value)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     if raw:

@@ -61,7 +61,8 @@ class Outcome:
             return self.error or f"{self.job.target} is there already, {self.job.source} left out"
         proof = ", every sample in its cell" if self.report.verified else ""
         speed = f"{self.report.times_real_time:.0f}x real time"
-        return f"{self.job.source} -> {self.job.target}: {self.report.levels}{proof}, {speed}"
+        how = f"by {self.report.model or 'Chambolle-Pock'}"
+        return f"{self.job.source} -> {self.job.target}: {self.report.levels}, {how}{proof}, {speed}"
 
 
 def run_all(jobs: Sequence[Job], settings: Settings, processes: int, json: bool, quiet: bool) -> bool:
@@ -117,7 +118,7 @@ def _run(job: Job, settings: Settings, progress: Progress | None) -> Outcome:
         if job.makes_folder:
             _make_folder(os.path.dirname(job.target) or ".")
         report = restore_file(
-            settings.restorer.pieces,
+            settings.restorer.blocks,
             job.source,
             job.target,
             settings.description,

@@ -31,11 +31,11 @@ def require(module: str, extra: str) -> None:
         raise ValueError(f"this needs {module}, which is not installed: pip install 'pdrn[{extra}]'")
 
 
-def scanned(corpus: Path, sample_rate_hz: int = 0) -> Corpus:
-    """Index a corpus, showing that this takes a moment."""
+def scanned(*folders: Path, sample_rate_hz: int = 0) -> Corpus:
+    """Index a corpus in one folder or several, showing that this takes a moment."""
     from rich.console import Console
 
     from pdrn.audio.corpus import Corpus
 
-    with Console(stderr=True).status(f"reading {corpus}"):
-        return Corpus.scan(corpus, sample_rate_hz or None)
+    with Console(stderr=True).status(f"reading {', '.join(map(str, folders))}"):
+        return Corpus.joined([Corpus.scan(folder, sample_rate_hz or None) for folder in folders])

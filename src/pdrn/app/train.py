@@ -7,17 +7,29 @@ from typing import Annotated
 
 import typer
 
-from pdrn.app.options import CorpusFolder, RunsFolder
+from pdrn.app.options import RunsFolder
 from pdrn.app.studying import require, scanned
 
 EXAMPLES = """\b
 For example:
-  pdrn train pdrn.toml --corpus ieee --out runs"""
+  pdrn train pdrn.toml --corpus ieee --out runs
+  pdrn train speech-large --corpus librispeech --corpus festvox-ru"""
 
 
 def train(
-    config: Annotated[Path, typer.Argument(help="TOML file; see docs/training.md.")],
-    corpus: CorpusFolder,
+    config: Annotated[
+        str,
+        typer.Argument(
+            help="TOML file, see docs/training.md; or speech-large, speech-small: how these were trained."
+        ),
+    ],
+    corpus: Annotated[
+        list[Path],
+        typer.Option(
+            help="Folder of sound; its folders train, dev, test are the split. Several are joined.",
+            metavar="DIR",
+        ),
+    ],
     out: RunsFolder = Path("runs"),
     threads: Annotated[int, typer.Option(min=0, help="0: what is fastest just now.")] = 0,
     tensorboard: Annotated[
@@ -29,7 +41,7 @@ def train(
 
     require("torch", "train")
     settings = load(config)
-    index = scanned(corpus, settings.data.sample_rate_hz)
+    index = scanned(*corpus, sample_rate_hz=settings.data.sample_rate_hz)
 
     from pdrn.app.training import Board, display
     from pdrn.study.train import train as run_training

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -90,10 +92,36 @@ class Corpus:
             entries.append(Entry(path, _sha256(file), frames, header.sample_rate_hz, split_of[path]))
             if progress:
                 progress(len(entries), len(files))
-        rates = sorted({entry.sample_rate_hz for entry in entries})
-        if len(rates) > 1 and sample_rate_hz is None:
-            raise AudioError(f"{folder} holds sound at {rates} Hz; say to which sample_rate_hz to resample")
         return Corpus(folder, tuple(entries), sample_rate_hz)
+
+    @staticmethod
+    def joined(corpora: Sequence[Corpus]) -> Corpus:
+        """Return corpora as one, in whatever order they are named; each keeps its split.
+
+        They are resampled to one rate, or none is. The folder is the one that holds all of theirs.
+        """
+        first, *others = corpora
+        if not others:
+            return first
+        folders = [corpus.folder.resolve() for corpus in corpora]
+        common = Path(os.path.commonpath(folders))
+        entries = [
+            replace(entry, path=(folder / entry.path).relative_to(common).as_posix())
+            for folder, corpus in zip(folders, corpora, strict=True)
+            for entry in corpus.entries
+        ]
+        entries.sort(key=lambda entry: entry.path)
+        for entry, following in pairwise(entries):
+            if entry.path == following.path:
+                raise AudioError(f"{common / entry.path} is in two of the folders; name each sound once")
+        return Corpus(common, tuple(entries), first.sample_rate_hz)
+
+    def __post_init__(self) -> None:
+        rates = sorted({entry.sample_rate_hz for entry in self.entries})
+        if len(rates) > 1 and self.sample_rate_hz is None:
+            raise AudioError(
+                f"{self.folder} holds sound at {rates} Hz; say to which sample_rate_hz to resample"
+            )
 
     @property
     def checksum(self) -> str:

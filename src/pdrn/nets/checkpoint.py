@@ -11,7 +11,8 @@ import dataclasses
 import json
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field
 from importlib.metadata import version
 from typing import Any, Literal, get_args
@@ -118,21 +119,34 @@ def save(
 
 def load(path: str | os.PathLike[str]) -> tuple[Network, Provenance]:
     """Read a network and its provenance, refusing whatever is not exactly what the file says it is."""
+    with _opened(path) as file:
+        architecture, provenance = _description(file.metadata() or {})
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+        check_weights(architecture, {name: tuple(part.get_shape()) for name, part in slices.items()})
+        for name, part in slices.items():
+            if part.get_dtype() not in STORED_TYPES:
+                raise ValueError(f"tensor {name} is of type {part.get_dtype()}, not a float")
+        weights: Arrays = {
+            name: file.get_tensor(name).astype(STORED_TYPES[part.get_dtype()], copy=False)
+            for name, part in slices.items()
+        }
+        return Network(architecture, weights), provenance
+
+
+def describe(path: str | os.PathLike[str]) -> tuple[Architecture, Provenance]:
+    """Read what a file says of its network, without the weights."""
+    with _opened(path) as file:
+        return _description(file.metadata() or {})
+
+
+@contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
+    """Open a file of tensors; whatever is wrong with it is said in one sentence."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise ValueError(f"{path} is not a file; name one")
     try:
         with safetensors.safe_open(os.fspath(path), framework="numpy") as file:
-            architecture, provenance = _description(file.metadata() or {})
-            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-            check_weights(architecture, {name: tuple(part.get_shape()) for name, part in slices.items()})
-            for name, part in slices.items():
-                if part.get_dtype() not in STORED_TYPES:
-                    raise ValueError(f"tensor {name} is of type {part.get_dtype()}, not a float")
-            weights: Arrays = {
-                name: file.get_tensor(name).astype(STORED_TYPES[part.get_dtype()], copy=False)
-                for name, part in slices.items()
-            }
-        return Network(architecture, weights), provenance
+            yield file
     except (ValueError, safetensors.SafetensorError) as error:
         raise ValueError(f"{path} is not a network that can be used: {error}") from error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -10,12 +10,6 @@ import numpy as np
 
 from pdrn.audio.cells import Cells, FloatArray, concatenate, frozen
 from pdrn.restoring.method import Method
-
-STREAM_FRAMES = 2
-"""Blocks of a stream, in frames of the method: short, so that samples come out soon."""
-
-OFFLINE_FRAMES = 32
-"""Blocks of what is there already: long, so that little is computed twice where they meet."""
 
 Progress = Callable[[int, int | None], None]
 """Told how many frames are done, and of how many, None where that is not known."""
@@ -38,35 +32,39 @@ class Blockwise:
     Parameters
     ----------
     method : Method
-    frames : int
-        Length of a block, in frames of the method.
+    block : int
+        Length of a block: the method's for streams, or for what is there already.
     mix : float
         From 0, the centres of the cells, to 1, the full restoration.
     threads : int
         How many blocks are computed at once.
     """
 
-    def __init__(self, method: Method, frames: int, mix: float = 1.0, threads: int = 1) -> None:
+    def __init__(self, method: Method, block: int, mix: float = 1.0, threads: int = 1) -> None:
         if not 0 <= mix <= 1:
             raise ValueError(
                 f"the mix is a number from 0 (the input) to 1 (all of the restoration), got {mix}"
             )
         if threads < 1:
             raise ValueError(f"at least one thread has to do the work, got {threads}")
-        self._method, self._mix, self._threads = method, mix, threads
-        self._block = frames * method.frame_length
+        self.method = method
+        self._block, self._mix, self._threads = block, mix, threads
         self.reset()
 
     @property
     def latency(self) -> int:
         """By how many samples the output is behind the input, at most."""
-        return self._block + self._method.context - 1
+        return self._block + self.method.after - 1
 
     def reset(self) -> None:
         """Forget the signal so far."""
         self._waiting: list[Cells] = []
-        self._before = self._method.context  # how much of the silence before the signal is still to be added
+        self._before = self.method.before  # how much of the silence before the signal is still to be added
         self._pending = 0  # samples that came in and not out
+
+    def is_due(self, coming: int) -> bool:
+        """Tell whether so many more samples complete a block."""
+        return self._complete(self._pending + coming) > 0
 
     def feed(self, cells: Cells) -> Restored:
         """Take the cells of the next samples, shape (channels, frames); return what can be told by now."""
@@ -76,40 +74,60 @@ class Blockwise:
             self._before = 0
         self._waiting.append(cells)
         self._pending += cells.shape[-1]
-        return self._drain(max(self._pending - self._method.context, 0) // self._block)
+        return self._drain(self._complete(self._pending))
 
     def flush(self) -> Restored:
         """Return the rest: the signal is over, and silence follows. The next one may begin."""
         if not self._waiting:
-            empty = np.empty((1, 0))
-            return Restored(empty, Cells(empty, empty))
+            return nothing(1)
         pending, count = self._pending, -(-self._pending // self._block)
         channels = len(self._waiting[0])
         held = sum(piece.shape[-1] for piece in self._waiting)
-        missing = count * self._block + 2 * self._method.context - held
+        missing = self.method.before + count * self._block + self.method.after - held
         self._waiting.append(_silence(channels, missing))
         rest = self._drain(count)
         self.reset()
         return Restored(rest.samples[:, :pending], rest.cells[:, :pending])
 
+    def run(
+        self, pieces: Iterable[Cells], frames: int | None = None, progress: Progress | None = None
+    ) -> Iterator[Restored]:
+        """Yield restored pieces of a whole signal that is given in pieces, shape (channels, frames) each."""
+        done = 0
+        for piece in pieces:
+            restored = self.feed(piece)
+            if restored.samples.size:
+                yield restored
+            done += restored.samples.shape[-1]
+            if progress is not None:
+                progress(done, frames)
+        rest = self.flush()
+        if rest.samples.size:
+            yield rest
+        if progress is not None:
+            progress(done + rest.samples.shape[-1], frames)
+
+    def _complete(self, pending: int) -> int:
+        """Count the blocks that can be computed when so many samples came in and not out."""
+        return max(pending - self.method.after, 0) // self._block
+
     def _drain(self, count: int) -> Restored:
         """Compute the next so many blocks of every channel and let go of what no other needs."""
         channels = len(self._waiting[0])
         if count == 0:
-            empty = np.empty((channels, 0))
-            return Restored(empty, Cells(empty, empty))
+            return nothing(channels)
         cells = concatenate(self._waiting)
-        length, context = count * self._block, self._method.context
-        window = self._block + 2 * context
+        length, before = count * self._block, self.method.before
+        window = before + self._block + self.method.after
         restored = np.empty((channels, length))
         places = [(channel, start) for channel in range(channels) for start in range(0, length, self._block)]
 
         def compute(place: tuple[int, int]) -> None:
             channel, start = place
             around = cells[channel, start : start + window]
-            inside = around[context : context + self._block]
+            inside = around[before : before + self._block]
             restored[channel, start : start + self._block] = _mixed(
-                inside, self._method.restore(around), self._mix
+                inside, self.method.restore(around), self._mix
             )
 
         if self._threads == 1 or len(places) == 1:
@@ -120,7 +138,13 @@ class Blockwise:
                 list(executor.map(compute, places))
         self._waiting = [cells[:, length:]]
         self._pending -= length
-        return Restored(restored, cells[:, context : context + length])
+        return Restored(restored, cells[:, before : before + length])
+
+
+def nothing(channels: int) -> Restored:
+    """Return no samples."""
+    empty = np.empty((channels, 0))
+    return Restored(empty, Cells(empty, empty))
 
 
 def _silence(channels: int, length: int) -> Cells:

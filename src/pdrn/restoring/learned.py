@@ -11,24 +11,70 @@ from pdrn.nets.maps import ConvolutionalMap
 UNKNOWN = 16.0
 """Where a sample is missing, the network looks for it so many steps to either side of zero."""
 
+SHIFTS = 2
+"""On so many grids a network is run whose results are averaged, unless it is causal: that has one."""
+
+OFFLINE_HOPS = 100
+"""Blocks of what is there already, in hops."""
+
 
 class LearnedMethod:
-    """A network for cells that are all ``step`` wide, but for open-ended ones at full scale; see `Method`."""
+    """A network for cells that are all ``step`` wide, but for open-ended ones at full scale; see `Method`.
 
-    def __init__(self, network: Network, step: float) -> None:
+    Parameters
+    ----------
+    network : Network
+        Convolutional, primal-dual, in units of the cell.
+    step : float
+    model : str
+        What it is called.
+    shifts : int, optional
+        On how many grids it is run, a fraction of a hop apart; the mean of the results lies in the cells as
+        they do, and is better than each. One for causal networks and `SHIFTS` for others, unless given.
+    """
+
+    def __init__(
+        self, network: Network, step: float, *, model: str = "network", shifts: int | None = None
+    ) -> None:
         plan = network.architecture
         if not (isinstance(plan, PrimalDual) and isinstance(plan.map, ConvolutionalMap)):
             raise ValueError("sound of any length takes a convolutional primal-dual network; choose another")
         if not 0 < step < np.inf:
             raise ValueError(f"a step is a positive finite number, got {step}")
-        self.hop, self.frame_length, self.context = plan.map.hop, plan.map.window, max(plan.reach)
+        self.hop = plan.map.hop
+        shifts = (1 if plan.causal else min(SHIFTS, self.hop)) if shifts is None else shifts
+        if not 1 <= shifts <= self.hop:
+            raise ValueError(f"a network with a hop of {self.hop} has 1 to {self.hop} shifts, got {shifts}")
+        self.model = model
+        self._displacements = [self.hop * shift // shifts for shift in range(shifts)]
+        before, after = plan.reach
+        # A displaced hop holds samples of two blocks: it begins up to a hop earlier, and ends later.
+        self.before = before + (self.hop if shifts > 1 else 0)
+        self.after = after + self._displacements[-1]
+        # One that looks far ahead is late anyway, and would do most of its work on what is around the block.
+        self.stream_block = self.hop if plan.causal else self.hop * max(-(-self.after // self.hop), 1)
+        self.offline_block = OFFLINE_HOPS * self.hop
         self._network, self._step = network, step
 
     def restore(self, cells: Cells) -> FloatArray:
         """Restore the middle of a stretch of one channel."""
+        lower, upper = self._in_steps(cells)
+        end = len(lower) - self.after
+        total = sum(
+            self._network(lower[shift:], upper[shift:])[self.before - shift : end - shift]
+            for shift in self._displacements
+        )
+        restored: FloatArray = total * (self._step / len(self._displacements))
+        return restored
+
+    def by_layer(self, cells: Cells) -> list[FloatArray]:
+        """Return what each layer makes of all of a stretch of one channel, on the first of the grids."""
+        return [estimate * self._step for estimate in self._network.by_layer(*self._in_steps(cells))]
+
+    def _in_steps(self, cells: Cells) -> tuple[FloatArray, FloatArray]:
+        """Return the bounds of the cells in steps, all finite."""
         lo, hi = cells.lo / self._step, cells.hi / self._step
         no_lo, no_hi = np.isneginf(lo), np.isposinf(hi)
         lower = np.where(no_lo, np.where(no_hi, -UNKNOWN, hi - 1), lo)
         upper = np.where(no_hi, np.where(no_lo, UNKNOWN, lo + 1), hi)
-        restored: FloatArray = self._network(lower, upper) * self._step
-        return restored[self.context : len(restored) - self.context]
+        return lower, upper

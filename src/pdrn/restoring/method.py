@@ -14,13 +14,28 @@ class Method(Protocol):
     """
 
     @property
-    def frame_length(self) -> int:
-        """Blocks start and end at multiples of this many samples, counted from the signal's start."""
+    def model(self) -> str | None:
+        """The name of the network; None where nothing is learned, which is Chambolle-Pock."""
         ...
 
     @property
-    def context(self) -> int:
-        """How many cells before and after a block it looks at."""
+    def before(self) -> int:
+        """How many cells before a block it looks at."""
+        ...
+
+    @property
+    def after(self) -> int:
+        """How many cells after a block it looks at."""
+        ...
+
+    @property
+    def stream_block(self) -> int:
+        """Length of the blocks of a stream: short, so that samples come out soon."""
+        ...
+
+    @property
+    def offline_block(self) -> int:
+        """Length of the blocks of what is there already: long, so that little is computed twice."""
         ...
 
     def restore(self, cells: Cells) -> FloatArray:
@@ -28,9 +43,9 @@ class Method(Protocol):
 
         Parameters
         ----------
-        cells : Cells, shape (context + length + context,)
-            The length is a multiple of the frame length. Before the start and after the end of the signal
-            there is silence: cells that hold zero alone.
+        cells : Cells, shape (before + length + after,)
+            The length is that of a block. Before the start and after the end of the signal there is silence:
+            cells that hold zero alone.
 
         Returns
         -------

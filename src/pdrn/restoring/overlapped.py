@@ -27,6 +27,9 @@ FRAME_SECONDS = 0.032
 OVERLAP = 8
 """How many frames hold each sample."""
 
+STREAM_FRAMES, OFFLINE_FRAMES = 2, 32
+"""Blocks of streams and of what is there already, in frames."""
+
 ITERATIONS = 20
 
 CAUTION = 3
@@ -81,9 +84,28 @@ class OverlappedChambollePock:
         return self.frame_length // OVERLAP
 
     @property
-    def context(self) -> int:
+    def model(self) -> None:
+        """None: nothing is learned."""
+
+    @property
+    def before(self) -> int:
         """A frame that holds the first sample of a block may begin this much earlier."""
         return self.frame_length - self.hop
+
+    @property
+    def after(self) -> int:
+        """A frame that holds the last sample of a block may end this much later."""
+        return self.before
+
+    @property
+    def stream_block(self) -> int:
+        """Two frames."""
+        return STREAM_FRAMES * self.frame_length
+
+    @property
+    def offline_block(self) -> int:
+        """A second, at frames of 32 ms."""
+        return OFFLINE_FRAMES * self.frame_length
 
     @cached_property
     def _window(self) -> FloatArray:
@@ -96,8 +118,8 @@ class OverlappedChambollePock:
             for part in (cells.lo, cells.hi, cells.centre, cells.radius)
         )
         moves = self._solve(lo, hi, centre, radius) - centre
-        length = cells.shape[-1] - 2 * self.context
-        inside = cells[self.context : self.context + length]
+        length = cells.shape[-1] - self.before - self.after
+        inside = cells[self.before : self.before + length]
         return inside.centre + join(moves, length, self.hop, self._window)
 
     def _solve(self, lo: FloatArray, hi: FloatArray, centre: FloatArray, radius: FloatArray) -> FloatArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO
@@ -13,17 +13,15 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from pdrn.audio.cells import Cells
 from pdrn.audio.files import PCM_BITS, AudioError, Sound, Source, blocks, opened
 from pdrn.audio.placing import Target, refuse_same
 from pdrn.audio.writing import format_of, writer
-from pdrn.restoring.blockwise import Progress, Restored
+from pdrn.restoring.blockwise import Blockwise, Progress
 from pdrn.restoring.description import Description
 from pdrn.restoring.levels import BoundedLevels, ClippedLevels, Levels, cells_of, step_of
 
-Pieces = Callable[[Iterable[Cells], int, float | None, int | None, Progress | None], Iterator[Restored]]
-"""What restores a signal in pieces, given their cells, the sample rate, the width that all cells have if any,
-the length and a callback."""
+Blocks = Callable[[int, float | None], Blockwise]
+"""Gives what restores sound of a sample rate whose cells all have one width, or differ (None)."""
 
 BLOCK_LENGTH = 1 << 15
 LOOKED_AT = 1 << 20
@@ -37,6 +35,10 @@ class Report:
     input: str
     output: str
     levels: str
+    method: str
+    """How it was restored: "network", or "cp" for Chambolle-Pock."""
+    model: str | None
+    """The name of the network, if it was one."""
     sample_rate_hz: int
     channels: int
     frames: int
@@ -51,7 +53,7 @@ class Report:
 
 
 def restore_file(
-    restore: Pieces,
+    blocks_for: Blocks,
     source: Source,
     target: Target,
     description: Description,
@@ -79,6 +81,7 @@ def restore_file(
             subtype = subtype or deeper(header.subtype, format_of(target))
             samples = np.concatenate([_rows(sound) for sound in head], axis=-1)
             levels = fitting(description.levels_of(samples, header.subtype), subtype)
+            restoring = blocks_for(rate, None if gaps else step_of(levels))
             cells = (cells_of(_rows(sound), levels) for sound in itertools.chain(head, sounds))
             with writer(
                 target,
@@ -89,8 +92,7 @@ def restore_file(
                 overwrite=overwrite,
                 check=partial(_verify, source, target, levels, gaps) if verify else None,
             ) as put:
-                step = None if gaps else step_of(levels)
-                for restored in restore(cells, rate, step, total, progress):
+                for restored in restoring.run(cells, total, progress):
                     put(restored.samples, restored.cells)
                     frames += restored.samples.shape[-1]
     except AudioError:
@@ -101,6 +103,8 @@ def restore_file(
         input=name,
         output=str(target),
         levels=str(levels),
+        method="cp" if restoring.method.model is None else "network",
+        model=restoring.method.model,
         sample_rate_hz=rate,
         channels=header.channels,
         frames=frames,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,14 +11,15 @@ from numpy.typing import ArrayLike
 from pdrn.audio.cells import Cells, FloatArray
 from pdrn.audio.files import Source
 from pdrn.audio.placing import Target
-from pdrn.restoring.blockwise import OFFLINE_FRAMES, Blockwise, Progress, Restored
+from pdrn.restoring import pretrained
+from pdrn.restoring.blockwise import Blockwise, Progress
+from pdrn.restoring.choosing import MethodName, automatic, check_method, network_for
 from pdrn.restoring.description import Description, LevelOptions
 from pdrn.restoring.levels import Levels, cells_of, step_of
 from pdrn.restoring.method import Method
 from pdrn.restoring.overlapped import OverlappedChambollePock
 from pdrn.restoring.recording import Report, restore_file
 from pdrn.restoring.stream import Stream, as_channels
-from pdrn.restoring.trained import model_of
 
 _PIECE = 1 << 16
 
@@ -30,15 +30,20 @@ class Restorer:
 
     Parameters
     ----------
-    model : path, optional
-        A convolutional network in units of the cell, as `pdrn train` writes it, for sound of its sample
-        rate and one step. Without it sound is restored by Chambolle-Pock, whatever its rate and cells.
+    model : str or path, optional
+        The name of a network that comes along, or the file of another, as `pdrn train` writes it: for sound
+        of its sample rate and one step.
     iterations : int, optional
         Iterations of Chambolle-Pock; what is tuned unless given.
     mix : float
         From 0, the centres of the cells, to 1, the full restoration.
     threads : int
         How many blocks are computed at once.
+    method : str
+        "network", "cp" for Chambolle-Pock, which takes any rate and cells, or "auto": a network that comes
+        along where one fits the rate and the step, Chambolle-Pock otherwise. See `choosing`.
+    shifts : int, optional
+        On how many grids a network is run, to average the results; see `LearnedMethod`.
 
     Examples
     --------
@@ -57,20 +62,44 @@ class Restorer:
     iterations: int | None = None
     mix: float = 1.0
     threads: int = 1
+    method: MethodName = "auto"
+    shifts: int | None = None
 
     def __post_init__(self) -> None:
-        if self.model is not None and self.iterations is not None:
-            raise ValueError("a network has its layers, and no iterations; leave one of the two out")
+        check_method(self.method, self.model, self.iterations)
         solver = OverlappedChambollePock.at(1, self.iterations)
-        Blockwise(solver, 1, self.mix, self.threads)  # refuses what cannot be, here and now
+        Blockwise(
+            solver, solver.offline_block, self.mix, self.threads
+        )  # refuses what cannot be, here and now
         if self.model is not None:
-            model_of(self.model)
+            pretrained.shipped_or_own(self.model)
 
-    def method(self, sample_rate_hz: int, step: float | None) -> Method:
+    @classmethod
+    def from_pretrained(cls, name: str, **settings: Any) -> Restorer:
+        """Return a restorer with a network that comes along; the settings are the other parameters.
+
+        `pdrn.restoring.pretrained.names` says what there is.
+        """
+        pretrained.path(name)  # a file that is called so is not meant
+        return cls(name, **settings)
+
+    def method_for(self, sample_rate_hz: int, step: float | None) -> Method:
         """Return what restores sound of this rate, whose cells are all one step wide, or differ (None)."""
-        if self.model is None:
-            return OverlappedChambollePock.at(sample_rate_hz, self.iterations)
-        return model_of(self.model).method(sample_rate_hz, step)
+        rate = _rate(sample_rate_hz)
+        if self.model is not None:
+            model = pretrained.shipped_or_own(self.model)
+        elif self.method == "network":
+            model = network_for(rate)
+        elif self.method == "auto" and self.iterations is None and (found := automatic(rate, step)):
+            model = found
+        else:
+            return OverlappedChambollePock.at(rate, self.iterations)
+        return model.method(rate, step, self.shifts)
+
+    def blocks(self, sample_rate_hz: int, step: float | None) -> Blockwise:
+        """Return what restores sound of this rate, whose cells are all one step wide or differ, in pieces."""
+        method = self.method_for(sample_rate_hz, step)
+        return Blockwise(method, method.offline_block, self.mix, self.threads)
 
     def restore(
         self,
@@ -113,34 +142,9 @@ class Restorer:
         rows = cells if len(cells.shape) == 2 else cells[None]
         frames = rows.shape[-1]
         pieces = (rows[:, start : start + _PIECE] for start in range(0, frames, _PIECE))
-        blocks = [
-            restored.samples for restored in self.pieces(pieces, sample_rate_hz, step, frames, progress)
-        ]
-        return np.concatenate([np.empty((len(rows), 0)), *blocks], axis=-1).reshape(cells.shape)
-
-    def pieces(
-        self,
-        cells: Iterable[Cells],
-        sample_rate_hz: int,
-        step: float | None = None,
-        frames: int | None = None,
-        progress: Progress | None = None,
-    ) -> Iterator[Restored]:
-        """Yield restored pieces of a signal that is given in pieces, shape (channels, frames) each."""
-        blocks = Blockwise(self.method(_rate(sample_rate_hz), step), OFFLINE_FRAMES, self.mix, self.threads)
-        done = 0
-        for piece in cells:
-            restored = blocks.feed(piece)
-            if restored.samples.size:
-                yield restored
-            done += restored.samples.shape[-1]
-            if progress is not None:
-                progress(done, frames)
-        rest = blocks.flush()
-        if rest.samples.size:
-            yield rest
-        if progress is not None:
-            progress(done + rest.samples.shape[-1], frames)
+        blocks = self.blocks(sample_rate_hz, step)
+        restored = [piece.samples for piece in blocks.run(pieces, frames, progress)]
+        return np.concatenate([np.empty((len(rows), 0)), *restored], axis=-1).reshape(cells.shape)
 
     def restore_file(
         self,
@@ -181,7 +185,7 @@ class Restorer:
             If a file cannot be read or written, or the levels are not what they were said to be.
         """
         return restore_file(
-            self.pieces,
+            self.blocks,
             source,
             target,
             Description(**levels),
@@ -198,7 +202,7 @@ class Restorer:
 
     def stream_of(self, sample_rate_hz: int, levels: Levels) -> Stream:
         """Return a stream for sound of this rate and any levels."""
-        method = self.method(_rate(sample_rate_hz), step_of(levels))
+        method = self.method_for(sample_rate_hz, step_of(levels))
         return Stream(method, levels, sample_rate_hz, self.mix, self.threads)
 
 
@@ -216,10 +220,11 @@ def restore(
     samples: ArrayLike,
     sample_rate_hz: int,
     *,
+    method: MethodName = "auto",
     progress: Progress | None = None,
     **levels: Unpack[LevelOptions],
 ) -> FloatArray:
-    """Restore samples as `Restorer().restore` does.
+    """Restore samples as `Restorer(method=method).restore` does.
 
     Examples
     --------
@@ -229,4 +234,4 @@ def restore(
     >>> bool((np.abs(restored - quantized) <= 0.125).all())
     True
     """
-    return Restorer().restore(samples, sample_rate_hz, progress=progress, **levels)
+    return Restorer(method=method).restore(samples, sample_rate_hz, progress=progress, **levels)

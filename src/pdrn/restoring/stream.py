@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pdrn.audio.cells import FloatArray
-from pdrn.restoring.blockwise import STREAM_FRAMES, Blockwise, Restored
+from pdrn.audio.cells import Cells, FloatArray
+from pdrn.restoring.blockwise import Blockwise, Restored, nothing
 from pdrn.restoring.levels import Levels, cells_of
 from pdrn.restoring.method import Method
 
@@ -15,12 +17,13 @@ class Stream:
     """Restores a signal that arrives in chunks, in constant memory.
 
     What comes out does not depend on how the signal was cut into chunks, and is what `Restorer.restore`
-    makes of the whole. Get one from `Restorer.stream`.
+    makes of the whole. Chunks are looked at when a block is complete; one that has other levels is refused
+    then, and counts as never fed. Get a stream from `Restorer.stream`.
 
     Examples
     --------
     >>> from pdrn import Restorer
-    >>> stream = Restorer().stream(16000, bits=5)
+    >>> stream = Restorer(method="cp").stream(16000, bits=5)
     >>> stream.latency_samples
     1471
     >>> pieces = [stream.feed(np.full(1000, 1 / 32)) for _ in range(3)] + [stream.flush()]
@@ -31,10 +34,15 @@ class Stream:
     def __init__(
         self, method: Method, levels: Levels, sample_rate_hz: int, mix: float = 1.0, threads: int = 1
     ) -> None:
-        self._blocks = Blockwise(method, STREAM_FRAMES, mix, threads)
+        self._blocks = Blockwise(method, method.stream_block, mix, threads)
         self._levels = levels
-        self._shape: tuple[int, ...] | None = None
         self.sample_rate_hz = sample_rate_hz
+        self.reset()
+
+    @property
+    def model(self) -> str | None:
+        """The name of the network that restores it; None for Chambolle-Pock."""
+        return self._blocks.method.model
 
     @property
     def latency_samples(self) -> int:
@@ -48,18 +56,22 @@ class Stream:
 
     def feed(self, chunk: ArrayLike) -> FloatArray:
         """Take the next samples, (frames,) or (channels, frames), and return those that are ready."""
-        return self._as_fed(self.feed_cells(chunk))
+        samples = self.feed_cells(chunk).samples
+        return samples[0] if self._shape == () else samples
 
     def flush(self) -> FloatArray:
         """Return the rest; the signal is over, and another may follow."""
-        rest = self._as_fed(self.flush_cells())
-        self._shape = None
-        return rest
+        has_channels = self._shape not in (None, ())
+        samples = self.flush_cells().samples
+        return samples if has_channels else samples[0]
 
     def reset(self) -> None:
         """Forget the signal so far; another may follow."""
         self._blocks.reset()
-        self._shape = None
+        self._shape: tuple[int, ...] | None = None
+        self._chunks: list[NDArray[np.float64]] = []  # not looked at yet
+        self._length = 0  # of all of them
+        self._level = np.nan  # one that the signal has, with which others have to go together
 
     def feed_cells(self, chunk: ArrayLike) -> Restored:
         """Do as `feed`, and return the cells too, both of shape (channels, frames)."""
@@ -70,16 +82,48 @@ class Stream:
                 f"the stream has chunks of shape {(*self._shape, 'frames')}, got {np.shape(chunk)}; "
                 "flush or reset it before another signal"
             )
-        cells = cells_of(samples, self._levels)
         self._shape = shape
-        return self._blocks.feed(cells)
+        self._chunks.append(samples)
+        self._length += samples.shape[-1]
+        if not self._blocks.is_due(self._length):
+            return nothing(len(samples))
+        return self._blocks.feed(self._looked_at())
 
     def flush_cells(self) -> Restored:
         """Do as `flush`, and return the cells too."""
-        return self._blocks.flush()
+        if self._chunks:
+            self._blocks.feed(self._looked_at())  # they complete no block
+        restored = self._blocks.flush()
+        self.reset()
+        return restored
 
-    def _as_fed(self, restored: Restored) -> FloatArray:
-        return restored.samples[0] if self._shape in (None, ()) else restored.samples
+    def _looked_at(self) -> Cells:
+        """Return the cells of the chunks that wait, which do not from now on; drop one that is refused."""
+        try:
+            cells = self._cells_of(self._chunks)
+        except ValueError:
+            refused = bisect_left(range(len(self._chunks)), True, key=lambda last: self._refuses(last + 1))
+            self._length -= self._chunks.pop(refused).shape[-1]
+            raise
+        self._chunks, self._length = [], 0
+        return cells
+
+    def _refuses(self, count: int) -> bool:
+        try:
+            self._cells_of(self._chunks[:count])
+        except ValueError:
+            return True
+        return False
+
+    def _cells_of(self, chunks: list[NDArray[np.float64]]) -> Cells:
+        """Return the cells of some chunks, as far as their levels go together with that of the signal."""
+        first = np.full((len(chunks[0]), 1), self._level)
+        samples = np.concatenate([first, *chunks], -1)
+        cells = cells_of(samples, self._levels)[:, 1:]
+        if np.isnan(self._level):
+            known = samples[(samples != 0) & ~np.isnan(samples)]
+            self._level = known[0] if known.size else np.nan
+        return cells
 
 
 def as_channels(samples: ArrayLike, most_channels: int = 64) -> NDArray[np.float64]:

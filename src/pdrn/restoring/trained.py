@@ -19,23 +19,23 @@ class Model:
     network: Network
     provenance: Provenance
 
-    def method(self, sample_rate_hz: int, step: float | None) -> LearnedMethod:
+    def method(self, sample_rate_hz: int, step: float | None, shifts: int | None = None) -> LearnedMethod:
         """Return what restores sound of this rate, whose cells are one step wide, or differ (None)."""
         rate = self.provenance.sample_rate_hz
         if step is None:
-            raise ValueError(f"{self.name} is for cells of one width; restore this without a model")
+            raise ValueError(f"{self.name} is for cells of one width, and these differ; choose method cp")
         if rate not in (None, sample_rate_hz):
             raise ValueError(
-                f"{self.name} is for {rate} Hz and this is {sample_rate_hz} Hz; restore this without a model"
+                f"{self.name} is for {rate} Hz and this is {sample_rate_hz} Hz; choose method cp, or resample"
             )
-        return LearnedMethod(self.network, step)
+        return LearnedMethod(self.network, step, model=self.name, shifts=shifts)
 
 
 @lru_cache(maxsize=4)
-def model_of(path: str | os.PathLike[str]) -> Model:
-    """Read a network from a file, once."""
+def model_of(path: str | os.PathLike[str], name: str | None = None) -> Model:
+    """Read a network from a file, once; it is called as the file is unless a name is given."""
     network, provenance = load(path)
-    model = Model(os.path.basename(path), network, provenance)
+    model = Model(name or os.path.basename(path), network, provenance)
     if provenance.unit != "cell":
         raise ValueError(f"{model.name} measures in {provenance.unit}; train one in units of the cell")
     LearnedMethod(network, 1.0)  # refuses one that is not convolutional

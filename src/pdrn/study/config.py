@@ -15,6 +15,7 @@ import tomllib
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pdrn.nets import Architecture
@@ -34,6 +35,8 @@ RECIPES: dict[str, dict[str, Any]] = {
 ``paper`` is section 4.1: frames cut once, Adam at 1e-4, batches of 128, 1000 epochs, everything else at its
 standard value. The paper does not say how weights start; Glorot is the default of the software that it used.
 """
+
+NAMED = Path(__file__).parent / "configs"
 
 EPOCHS = 1000
 """How long, where nothing else is said: as the paper."""
@@ -215,8 +218,14 @@ def from_complete_table(table: Mapping[str, Any]) -> Config:
     return config
 
 
+def names() -> list[str]:
+    """Return the names of the configurations that come along: those of the networks that are shipped."""
+    return sorted(file.stem for file in NAMED.glob("*.toml"))
+
+
 def load(path: str | os.PathLike[str]) -> Config:
-    """Read a configuration from a TOML file."""
+    """Read a configuration from a TOML file, or one that comes along by its name."""
+    path = NAMED / f"{path}.toml" if os.fspath(path) in names() else path
     try:
         with open(path, "rb") as stream:
             return from_table(tomllib.load(stream))

@@ -11,6 +11,7 @@ from pdrn.audio.cells import Cells, FloatArray
 from pdrn.convex import DCT, ChambollePock, dequantization, solve
 from pdrn.nets import Network
 from pdrn.nets.checkpoint import Unit, load
+from pdrn.restoring import pretrained
 from pdrn.restoring.restorer import Restorer
 
 Method = Callable[[Sequence[Cells]], list[FloatArray]]
@@ -29,12 +30,13 @@ def method_named(name: str, frame_length: int = FRAME_LENGTH, sample_rate_hz: in
 
     ``qu`` leaves the quantized signal as it is; ``cp:N`` does N iterations of Chambolle-Pock on each frame,
     with the cosine transform and the steps of Table 2; ``restore`` is what ``pdrn restore`` does without a
-    network, on overlapping frames. Anything else is the path of a network file.
+    network, on overlapping frames; the name of a network that comes along is what it does with that one, on
+    so many shifted grids as a number behind a colon says. Anything else is the path of a network file.
 
     >>> method_named("cp:0")
     Traceback (most recent call last):
     ...
-    ValueError: no method is called 'cp:0', and no file; there are qu, cp:ITERATIONS, restore, networks' files
+    ValueError: no method is called 'cp:0', and no file; there are qu, cp:ITERATIONS, restore, models, files
     """
     kind, _, argument = name.partition(":")
     if name == "qu":
@@ -45,12 +47,21 @@ def method_named(name: str, frame_length: int = FRAME_LENGTH, sample_rate_hz: in
             signals, frame_length, lambda cells: _chambolle_pock(cells, iterations)
         )
     if name == "restore":
-        return lambda signals: [Restorer().restore_cells(cells, sample_rate_hz) for cells in signals]
+        solver = Restorer(method="cp")
+        return lambda signals: [solver.restore_cells(cells, sample_rate_hz) for cells in signals]
+    if kind in pretrained.names() and (argument.isdecimal() or name == kind):
+        restorer = Restorer.from_pretrained(kind, shifts=int(argument) if argument else None)
+        restorer.method_for(
+            sample_rate_hz, 1.0
+        )  # refuses a rate or shifts that it is not for, before any work
+        return lambda signals: [
+            restorer.restore_cells(cells, sample_rate_hz, _width(cells)) for cells in signals
+        ]
     if os.path.isfile(name):
         network, provenance = load(name)
         return network_method(network, provenance.unit)
     raise ValueError(
-        f"no method is called {name!r}, and no file; there are qu, cp:ITERATIONS, restore, networks' files"
+        f"no method is called {name!r}, and no file; there are qu, cp:ITERATIONS, restore, models, files"
     )
 
 
@@ -58,8 +69,7 @@ def network_method(network: Network, unit: Unit) -> Method:
     """Return a network as a method: frame by frame if it is dense, else over whole signals."""
 
     def restore(cells: Cells) -> FloatArray:
-        widths = cells.hi - cells.lo
-        scale = float(np.median(widths[widths > 0])) if unit == "cell" else 1.0
+        scale = _width(cells) if unit == "cell" else 1.0
         lower, upper = ((ends / scale).astype(np.float32) for ends in (cells.lo, cells.hi))
         return cells.project(network(lower, upper).astype(np.float64) * scale)
 
@@ -67,6 +77,12 @@ def network_method(network: Network, unit: Unit) -> Method:
     if frame_length is None:
         return lambda signals: [restore(cells) for cells in signals]
     return lambda signals: _by_frame(signals, frame_length, restore)
+
+
+def _width(cells: Cells) -> float:
+    """Return how wide cells are that all have one width, but for a few at the ends."""
+    widths = cells.hi - cells.lo
+    return float(np.median(widths[widths > 0]))
 
 
 def _by_frame(

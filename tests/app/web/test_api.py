@@ -34,10 +34,10 @@ def test_the_description_is_kept(description, method, path):
     @given(case=description[path][method].as_strategy())
     @settings(max_examples=15, suppress_health_check=list(HealthCheck))
     def keeps_it(case):
-        case.call_and_validate(timeout=20, excluded_checks=[positive_data_acceptance])
+        case.call_and_validate(timeout=60, excluded_checks=[positive_data_acceptance])
         if method == "POST":
             case.body = SOUND
             case.query.pop("method", None)
-            case.call_and_validate(timeout=20, excluded_checks=[positive_data_acceptance])
+            case.call_and_validate(timeout=60, excluded_checks=[positive_data_acceptance])
 
     keeps_it()

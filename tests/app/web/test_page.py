@@ -15,6 +15,7 @@ from pdrn.restoring.description import Description
 from pdrn.restoring.levels import cells_of
 
 SOUND = wav(tone(1.0))
+expect.set_options(timeout=30_000)
 HOSTILE = '<img src=x onerror="document.title=1">.wav'
 
 
@@ -40,7 +41,7 @@ def open_page(browser, problems):
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda said: problems.append(said.text) if "Refused" in said.text else None)
         page.goto(url)
-        expect(page.locator("#play")).to_be_enabled(timeout=30_000)
+        expect(page.locator("#play")).to_be_enabled()
         page.select_option("#method", "cp")
         return page
 
@@ -67,7 +68,7 @@ def take(page, content, name="tone.wav"):
 
 def expect_done(page, name="tone.wav"):
     expect(page.locator("#source-name")).to_have_text(name)
-    expect(page.locator("#message")).to_have_text(re.compile("Done"), timeout=30_000)
+    expect(page.locator("#message")).to_have_text(re.compile("Done"))
 
 
 def ear(page, name):
@@ -77,7 +78,7 @@ def ear(page, name):
 def expected(subtype, bits=4):
     quantized = MidRise(bits, full_scale=True).quantize(tone(1.0))
     cells = cells_of(quantized, Description(bits=bits).levels())
-    return settle(pdrn.restore(quantized, RATE, bits=bits), cells, subtype)
+    return settle(pdrn.Restorer(method="cp").restore(quantized, RATE, bits=bits), cells, subtype)
 
 
 def test_upload_restore_switch_and_download(page, tmp_path):

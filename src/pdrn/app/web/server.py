@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Query, Request, WebSocket
 from fastapi.exceptions import RequestValidationError
@@ -23,6 +23,7 @@ from pdrn.app.web.wishes import FileWishes, Stretch, Wishes, said
 from pdrn.app.web.workshop import Workshop
 from pdrn.audio.sample import speech
 from pdrn.audio.writing import write
+from pdrn.restoring.overlapped import ITERATIONS
 
 STATIC = Path(__file__).parent / "static"
 SAMPLE_SECONDS = 6
@@ -36,10 +37,21 @@ class Problem(BaseModel):
     detail: str
 
 
+class Offered(BaseModel):
+    """A method: the one that fits by itself, a network, or the solver; for one sample rate, or any."""
+
+    name: str
+    title: str
+    kind: Literal["automatic", "network", "solver"]
+    sample_rate_hz: int | None
+
+
 class Offer(BaseModel):
     """What there is to choose from, and how much is taken."""
 
-    methods: list[dict[str, Any]]
+    methods: list[Offered]
+    iterations: int
+    """Of Chambolle-Pock, unless others are asked for."""
     most_iterations: int
     upload_bytes: int
     sound_seconds: float
@@ -89,12 +101,9 @@ def application(workshop: Workshop, choices: dict[str, Choice], host_names: Coll
     @app.get("/api/models")
     def models() -> Offer:
         """Return the methods, and how much is taken."""
-        methods = [
-            {key: value for key, value in vars(choice).items() if key != "model"}
-            for choice in choices.values()
-        ]
         return Offer(
-            methods=methods,
+            methods=[Offered.model_validate(each, from_attributes=True) for each in choices.values()],
+            iterations=ITERATIONS,
             most_iterations=MOST_ITERATIONS,
             upload_bytes=limits.upload_bytes,
             sound_seconds=limits.sound_seconds,

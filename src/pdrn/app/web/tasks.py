@@ -19,8 +19,10 @@ from pdrn.audio import metrics
 from pdrn.audio.cells import Cells, FloatArray
 from pdrn.audio.files import AudioError, opened
 from pdrn.audio.writing import write
+from pdrn.restoring.learned import LearnedMethod
 from pdrn.restoring.levels import cells_of, step_of
-from pdrn.restoring.trained import model_of
+from pdrn.restoring.overlapped import ITERATIONS
+from pdrn.restoring.restorer import Restorer
 
 Report = Callable[[float], None]
 """Told which share of the work is done; may raise to end it."""
@@ -44,6 +46,8 @@ class _Restored:
     restored: FloatArray
     levels: str
     step: float | None
+    model: str | None
+    """The network that did it, None for Chambolle-Pock."""
     sample_rate_hz: int
     seconds: float
 
@@ -71,7 +75,7 @@ class SoundTask:
         levels = self.wishes.description().levels_of(quantized, subtype)
         cells, step = cells_of(quantized, levels), step_of(levels)
         restorer = self.wishes.restorer(self.choice)
-        restorer.method(rate, step)  # refuses what it is not for, before anything is answered
+        model = restorer.method_for(rate, step).model  # refuses what it is not for, before any answer
         report(0.0)
         began = time.perf_counter()
         restored = restorer.restore_cells(
@@ -79,7 +83,7 @@ class SoundTask:
         )
         seconds = time.perf_counter() - began
         original = None if quantizer is None else samples
-        return _Restored(original, quantized, cells, restored, str(levels), step, rate, seconds)
+        return _Restored(original, quantized, cells, restored, str(levels), step, model, rate, seconds)
 
     def _read(self) -> tuple[NDArray[np.float64], int, str]:
         path = self.folder / UPLOAD
@@ -150,6 +154,7 @@ class Exploring(SoundTask):
             "frames": frames,
             "levels": done.levels,
             "step": done.step,
+            "model": done.model,
             "times_real_time": frames / done.sample_rate_hz / done.seconds,
             "violation": done.cells.violation(done.restored),
             "figures": _figures(done),
@@ -172,26 +177,24 @@ class Layering:
             raise Refusal(422, "Send as many upper as lower ends of cells, finite ones.")
         cells = Cells(*bounds.astype(np.float64).reshape(2, -1))
         report(0.0)
-        numbers, estimates = (self._layers if self.choice.model else self._iterates)(cells, report)
+        rate, step = self.stretch.sample_rate_hz, self.stretch.step
+        method = self.stretch.restorer(self.choice).method_for(rate, step)
+        if isinstance(method, LearnedMethod):
+            estimates = method.by_layer(cells)
+            numbers = list(range(1, len(estimates) + 1))
+        else:
+            numbers = _numbers(self.stretch.iterations or ITERATIONS)
+            estimates = []
+            for number in numbers:
+                estimates.append(Restorer(iterations=number, method="cp").restore_cells(cells, rate, step))
+                report(len(estimates) / len(numbers))
         return {"numbers": numbers, "parts": [_laid_out(self.folder, "estimates", np.stack(estimates))]}
 
-    def _layers(self, cells: Cells, _: Report) -> tuple[list[int], list[FloatArray]]:
-        assert self.choice.model is not None
-        model, step = model_of(self.choice.model), self.stretch.step
-        model.method(self.stretch.sample_rate_hz, step)  # refuses what it is not for
-        step = float(step or 1)
-        layers = model.network.by_layer(cells.lo / step, cells.hi / step)
-        return list(range(1, len(layers) + 1)), [layer * step for layer in layers]
 
-    def _iterates(self, cells: Cells, report: Report) -> tuple[list[int], list[FloatArray]]:
-        last = self.stretch.iterations or self.choice.depth
-        numbers = sorted({round(number) for number in np.geomspace(1, last, MOST_ESTIMATES)})
-        estimates = []
-        for number in numbers:
-            restorer = self.choice.restorer(number)
-            estimates.append(restorer.restore_cells(cells, self.stretch.sample_rate_hz, self.stretch.step))
-            report(len(estimates) / len(numbers))
-        return numbers, estimates
+def _numbers(last: int) -> list[int]:
+    """Return which iterations are shown: all of a few, ever fewer of many."""
+    spaced = np.linspace if last <= MOST_ESTIMATES else np.geomspace
+    return sorted({round(number) for number in spaced(1, last, min(last, MOST_ESTIMATES))})
 
 
 def _laid_out(folder: Path, name: str, signal: FloatArray) -> Facts:

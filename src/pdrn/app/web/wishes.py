@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from pdrn.app.web.limits import Refusal
-from pdrn.app.web.methods import MOST_ITERATIONS, SOLVER, Choice
+from pdrn.app.web.methods import AUTOMATIC, MOST_ITERATIONS, Choice
 from pdrn.audio.g711 import ALaw, MuLaw
 from pdrn.audio.quantizers import MidRise, Quantizer
 from pdrn.restoring.description import Description
@@ -18,7 +18,7 @@ LAWS: dict[str, Quantizer] = {"mulaw": MuLaw(), "alaw": ALaw()}
 
 Iterations = Annotated[
     int | None,
-    Field(ge=1, le=MOST_ITERATIONS, description="Of Chambolle-Pock, instead of what is tuned; no network's."),
+    Field(ge=1, le=MOST_ITERATIONS, description="Of Chambolle-Pock, instead of what is tuned."),
 ]
 Method = Annotated[str, Field(max_length=100, description="A name from `GET /api/models`.")]
 
@@ -28,7 +28,7 @@ class How(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    method: Method = SOLVER
+    method: Method = AUTOMATIC
     iterations: Iterations = None
     mix: float = Field(1.0, ge=0, le=1, description="From 0, the centres of the cells, to 1, all of it.")
 

@@ -21,11 +21,11 @@ export class Layers {
   }
 
   /** Forget what was animated: there is another sound, or another method. */
-  reset(signals, facts, choice) {
+  reset(signals, facts) {
     this.halt();
     this.asked?.abort();
-    Object.assign(this, { signals, facts, choice, stretch: null });
-    this.noun.textContent = choice.kind === "network" ? "layer" : "iteration";
+    Object.assign(this, { signals, facts, stretch: null });
+    this.noun.textContent = facts.model ? "layer" : "iteration";
     this.button.disabled = false;
     this.slider.disabled = true;
     this.output.textContent = "";

@@ -83,7 +83,7 @@ function showSettings() {
   $("bits").disabled = coarse !== "bits";
   $("bits-out").textContent = coarse === "bits" ? `${$("bits").value} bit${$("bits").value === "1" ? "" : "s"}` : "";
   $("coarse-note").textContent = NOTES[coarse];
-  $("iterations-row").hidden = method()?.kind === "network";
+  $("iterations-row").hidden = method()?.kind !== "solver";
   $("iterations-out").textContent = $("iterations").value;
   $("mix-out").textContent = `${$("mix").value} %`;
 }
@@ -153,7 +153,7 @@ function showChannel() {
   $("legend-original").hidden = !signals.original;
   waveform.show(signals);
   spectrograms.show(signals, result.sample_rate_hz);
-  layers.reset(signals, result, method());
+  layers.reset(signals, result);
 }
 
 /** Show single cells where a few of them span the signal: in what is shown, or, if that is all, anywhere. */
@@ -340,8 +340,7 @@ async function begin() {
     return;
   }
   $("method").replaceChildren(...offer.methods.map(({ name, title }) => new Option(title, name)));
-  const solver = offer.methods.find(({ kind }) => kind === "solver");
-  $("iterations").value = solver.depth;
+  $("iterations").value = offer.iterations;
   showSettings();
   await takeSample();
 }

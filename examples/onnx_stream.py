@@ -1,0 +1,61 @@
+"""Stream sound through a network in onnxruntime, and get what `Restorer.stream` gives.
+
+pip install 'pdrn[train,onnx]'; python examples/onnx_stream.py speech-small
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+from pdrn import Restorer
+from pdrn.audio.sample import speech
+from pdrn.nets.onnx import export_block
+from pdrn.restoring import pretrained
+from pdrn.restoring.description import Description
+
+BITS = 5
+STEP = 2 / 2**BITS
+
+
+def main(name: str = "speech-small") -> float:
+    """Restore two seconds of speech both ways; return by how much they differ."""
+    model, sample_rate_hz = pretrained.shipped(name), pretrained.sample_rate_hz(name)
+    method = model.method(sample_rate_hz, STEP, shifts=1)
+    hop, after = method.hop, method.after
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "step.onnx"
+        export_block(path, model.network, method.before, hop, after)
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+    samples = speech()[0][32000:64000]
+    quantized = (np.floor(samples / STEP) + 0.5) * STEP
+    cells = Description(bits=BITS).levels().cells(quantized)
+    ends = np.stack([cells.lo, cells.hi]).astype(np.float32) / np.float32(
+        STEP
+    )  # the network measures in cells
+
+    window = np.zeros((2, method.before + hop + after), np.float32)  # silence before the signal
+    pieces = []
+    for start in range(0, len(samples) + after, hop):
+        new = ends[:, start : start + hop]
+        new = np.pad(new, [(0, 0), (0, hop - new.shape[1])])  # and silence after it
+        window = np.concatenate([window[:, hop:], new], axis=1)
+        (restored,) = session.run(["restored"], {"lower": window[:1], "upper": window[1:]})
+        pieces.append(restored[0] * STEP)
+    streamed = np.concatenate(pieces)[after : after + len(samples)]  # the first ones are of the silence
+
+    stream = Restorer.from_pretrained(name, shifts=1).stream(sample_rate_hz, bits=BITS)
+    expected = np.concatenate([stream.feed(quantized), stream.flush()])
+    difference = float(np.abs(streamed - expected).max())
+    print(f"{name}: {hop} samples at a time, {hop + after - 1} late, differs by at most {difference:.1e}")
+    return difference
+
+
+if __name__ == "__main__":
+    assert main(*sys.argv[1:]) <= 1e-5

@@ -1,0 +1,76 @@
+"""Put a trained network into the package, in 16 bits, with its card and its checksum.
+
+For example:
+  python tools/ship_model.py runs/NAME/best.safetensors speech-large --card card.md --most-bytes 12000000 \
+    --data "LibriSpeech, CC BY 4.0 (Panayotov et al. 2015)" \
+    --data "festvox-ru, BSD-like licence (N. V. Shmyrev 2005)"
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pdrn.nets.checkpoint import load, save
+from pdrn.restoring import pretrained
+from pdrn.restoring.trained import model_of
+
+
+def ship(
+    checkpoint: Path, name: str, card: str, data: Sequence[str], licence: str, most_bytes: int, folder: Path
+) -> Path:
+    """Write NAME.safetensors, NAME.md and SHA256SUMS into a folder; refuse what cannot be shipped."""
+    network, provenance = load(checkpoint)
+    if provenance.sample_rate_hz is None:
+        raise ValueError(f"{checkpoint} does not say what sample rate it is for; train it again")
+    provenance = replace(provenance, data="; ".join(data) or provenance.data, licence=licence)
+    if not provenance.data:
+        raise ValueError("whoever made the data has to be named; pass --data")
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / (name + pretrained.SUFFIX)
+    with tempfile.TemporaryDirectory(dir=folder) as workshop:
+        file = Path(workshop) / target.name
+        save(file, network, provenance, half=True)
+        model_of(file)  # refuses one that does not restore sound of any length, in any depth
+        size = file.stat().st_size
+        if size > most_bytes:
+            raise ValueError(f"{name} has {size} bytes, {most_bytes} are allowed; train a smaller network")
+        os.replace(file, target)
+    target.with_suffix(".md").write_text(card)
+    files = sorted(folder.glob("*" + pretrained.SUFFIX))
+    lines = (f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}\n" for each in files)
+    (folder / pretrained.CHECKSUMS).write_text("".join(lines))
+    return target
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the command line and ship."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("checkpoint", type=Path, help="best.safetensors of a run")
+    parser.add_argument("name")
+    parser.add_argument("--card", type=Path, required=True, help="Markdown: data, recipe, figures, limits")
+    parser.add_argument("--data", action="append", default=[], help="attribution; may be repeated")
+    parser.add_argument("--licence", default="MIT", help="of the weights")
+    parser.add_argument("--most-bytes", type=int, default=12_000_000)
+    parser.add_argument("--folder", type=Path, default=pretrained.FOLDER)
+    given = parser.parse_args(arguments)
+    try:
+        card = given.card.read_text()
+        print(
+            ship(
+                given.checkpoint, given.name, card, given.data, given.licence, given.most_bytes, given.folder
+            )
+        )
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()
