@@ -84,12 +84,14 @@ def expected(subtype, bits=4):
 def test_upload_restore_switch_and_download(page, tmp_path):
     expect(page.locator("#figures")).to_contain_text("Signal over noise")
     expect(page.locator("#figures")).to_contain_text("by 0")
+    page.click("#loop")
     page.click("#play")
     for name in ("original", "quantized", "restored"):
         ear(page, name).click()
         expect(ear(page, name)).to_have_attribute("aria-checked", "true")
         expect(page.locator("#play")).to_have_attribute("aria-label", "Pause")
     page.click("#play")
+    page.click("#loop")
     for name, subtype in (("float", "FLOAT"), ("pcm24", "PCM_24")):
         with page.expect_download() as download:
             page.click(f"#download-{name}")
@@ -147,12 +149,14 @@ def test_the_page_by_keys_alone(page):
     page.keyboard.press("1")
     expect(ear(page, "original")).to_have_attribute("aria-checked", "true")
     page.locator("#waveform").focus()
-    page.keyboard.press("Space")
-    expect(page.locator("#play")).to_have_attribute("aria-label", "Pause")
     page.keyboard.press("l")
     expect(page.locator("#loop")).to_have_attribute("aria-pressed", "true")
     page.keyboard.press("Space")
+    expect(page.locator("#play")).to_have_attribute("aria-label", "Pause")
+    page.keyboard.press("Space")
     expect(page.locator("#play")).to_have_attribute("aria-label", "Play")
+    page.keyboard.press("l")
+    expect(page.locator("#loop")).to_have_attribute("aria-pressed", "false")
     before = page.locator("#spectrogram-range").text_content()
     for key in ("a", "+", "ArrowRight"):
         page.keyboard.press(key)
@@ -164,12 +168,14 @@ def test_the_page_by_keys_alone(page):
 
 
 def test_the_blind_test_keeps_a_score(page):
+    page.click("#loop")
     page.click("[data-abx=x]")
     expect(page.locator("#play")).to_have_attribute("aria-label", "Pause")
     assert page.locator("[data-ear][aria-checked=true]").count() == 0
     for number in (1, 2):
         page.click("[data-answer=a]")
         expect(page.locator("#abx-score")).to_have_text(re.compile(f"X was [AB].*of {number} right"))
+    page.click("#loop")
 
 
 def test_the_microphone_recorded_and_live(page):
