@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Protocol
 
-from pdrn.app.web.limits import Refusal
+from pdrn.app.web.limits import Refusal, sentence
 from pdrn.app.web.tasks import Facts, Report
 
 STOP = "stop"
@@ -72,7 +72,7 @@ def _outcome(task: Task, connection: Connection) -> Done | Failed:
     except Refusal as refusal:
         return Failed(refusal.status, refusal.sentence)
     except ValueError as error:
-        return Failed(422, f"{str(error)[:1].upper()}{str(error)[1:]}.")
+        return Failed(422, sentence(error))
     except MemoryError:
         return Failed(413, "This sound takes more memory than there is; send a shorter stretch of it.")
     except Exception:

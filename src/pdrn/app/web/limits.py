@@ -31,6 +31,12 @@ class Refusal(Exception):
         self.status, self.sentence = status, sentence
 
 
+def sentence(error: Exception) -> str:
+    """Return what an error says as a sentence."""
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
 def too_large(limit_bytes: int) -> Refusal:
     """Return the refusal of a body that is larger than this."""
     return Refusal(413, f"The file is larger than {limit_bytes >> 20} MB; send a shorter stretch of it.")

@@ -14,7 +14,7 @@ import numpy as np
 from fastapi import WebSocket, WebSocketDisconnect
 from pydantic import ValidationError
 
-from pdrn.app.web.limits import Refusal
+from pdrn.app.web.limits import Refusal, sentence
 from pdrn.app.web.methods import Choice
 from pdrn.app.web.wishes import LiveWishes, said
 from pdrn.audio.quantizers import Quantizer
@@ -51,7 +51,7 @@ class Microphones:
             finally:
                 self._free += 1
             await socket.close()
-        except (Refusal, ValueError, TimeoutError) as reason:
+        except (Refusal, ValueError) as reason:
             await _refuse(socket, reason)
         except WebSocketDisconnect:
             pass
@@ -99,8 +99,11 @@ def _pair(restored: Restored) -> bytes:
 
 
 async def _received(socket: WebSocket) -> str | bytes:
-    async with asyncio.timeout(IDLE_SECONDS):
-        message = await socket.receive()
+    try:
+        async with asyncio.timeout(IDLE_SECONDS):
+            message = await socket.receive()
+    except TimeoutError as error:
+        raise Refusal(408, "Nothing was heard for too long.") from error
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code", 1000))
     text: str | None = message.get("text")
@@ -115,10 +118,9 @@ def _wishes(message: str | bytes) -> LiveWishes:
 
 
 async def _refuse(socket: WebSocket, reason: Exception) -> None:
-    silence = "Nothing was heard for too long."
-    sentence = reason.sentence if isinstance(reason, Refusal) else str(reason) or silence
+    detail = reason.sentence if isinstance(reason, Refusal) else sentence(reason)
     try:
-        await socket.send_json({"detail": sentence})
+        await socket.send_json({"detail": detail})
         await socket.close(POLICY_VIOLATION)
     except (RuntimeError, WebSocketDisconnect):  # it has left
         pass

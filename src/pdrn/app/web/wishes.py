@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pdrn.app.web.limits import Refusal
+from pdrn.app.web.limits import Refusal, sentence
 from pdrn.app.web.methods import AUTOMATIC, MOST_ITERATIONS, Choice
 from pdrn.audio.g711 import ALaw, MuLaw
 from pdrn.audio.quantizers import MidRise, Quantizer
@@ -43,7 +43,7 @@ class How(BaseModel):
         try:
             return choice.restorer(self.iterations, self.mix)
         except ValueError as error:
-            raise Refusal(422, f"{error}.") from error
+            raise Refusal(422, sentence(error)) from error
 
 
 class Wishes(How):

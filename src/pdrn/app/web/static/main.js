@@ -5,9 +5,8 @@ import * as api from "./api.js";
 import { figures } from "./figures.js";
 import { gestures } from "./gestures.js";
 import { Layers } from "./layers.js";
-import { Live } from "./live.js";
-import { Microphone, wavOf } from "./microphone.js";
 import { Player } from "./player.js";
+import { speaking } from "./speaking.js";
 import { Spectrograms } from "./spectrogram.js";
 import { View } from "./view.js";
 import { Waveform } from "./waveform.js";
@@ -27,7 +26,6 @@ const layers = new Layers({
   canvas: $("layers"), slider: $("layer"), output: $("layer-out"), label: $("layer-label"),
   noun: $("layers-noun"), button: $("layers-run"),
 }, view);
-const live = new Live($("live-picture"), $("live-facts"), () => checked("hear"));
 
 let offer = null;
 let sound = null; // what was opened: its name and content
@@ -197,35 +195,6 @@ async function takeSample() {
   }
 }
 
-let recording = null;
-
-async function record() {
-  if (recording) {
-    const { microphone, chunks } = recording;
-    recording = null;
-    $("record").setAttribute("aria-pressed", "false");
-    $("record").textContent = "Record";
-    const { sampleRate } = microphone;
-    microphone.close();
-    take(wavOf(chunks, sampleRate), "your recording");
-    return;
-  }
-  const chunks = [];
-  try {
-    const microphone = await Microphone.open((chunk) => {
-      chunks.push(chunk.map((sample) => Math.min(Math.max(sample, -1), 1)));
-      const seconds = (chunks.length * chunk.length) / microphone.sampleRate;
-      if (recording) $("record").textContent = `Stop, ${seconds.toFixed(1)} s`;
-      if (recording && seconds > offer.sound_seconds - 1) record();
-    }, 16000);
-    recording = { microphone, chunks };
-    $("record").setAttribute("aria-pressed", "true");
-    $("record").textContent = "Stop";
-  } catch (error) {
-    complain(error);
-  }
-}
-
 function download(name) {
   const stem = result.sound.name.replace(/\.[^.]*$/, "").replaceAll(" ", "_");
   const link = document.createElement("a");
@@ -261,29 +230,6 @@ function tick() {
   if (player.playing) requestAnimationFrame(tick);
 }
 
-// Live
-
-async function toggleLive() {
-  if (live.running) {
-    live.stop("Stopped.");
-    return;
-  }
-  $("live").setAttribute("aria-pressed", "true");
-  $("live").textContent = "Stop";
-  const ended = () => {
-    $("live").setAttribute("aria-pressed", "false");
-    $("live").textContent = "Start";
-  };
-  try {
-    const asked = wishes();
-    if (asked.quantize_law === null) asked.quantize_bits ??= Number($("bits").value);
-    await live.start(asked, ended);
-  } catch (error) {
-    ended();
-    $("live-facts").textContent = error.message;
-  }
-}
-
 // Wiring
 
 function click(id, action) {
@@ -291,7 +237,6 @@ function click(id, action) {
 }
 
 click("open", () => $("file").click());
-click("record", record);
 click("sample", takeSample);
 click("play", () => player.toggle());
 click("loop", toggleLoop);
@@ -302,7 +247,17 @@ click("show-all", () => view.show(0, view.frames));
 click("download-float", () => download("float"));
 click("download-pcm24", () => download("pcm24"));
 click("layers-run", () => layers.run(how()).catch(complain));
-click("live", toggleLive);
+speaking({
+  take,
+  complain,
+  longestSeconds: () => offer.sound_seconds,
+  heard: () => checked("hear"),
+  wishes: () => {
+    const asked = wishes();
+    if (asked.quantize_law === null) asked.quantize_bits ??= Number($("bits").value);
+    return asked;
+  },
+});
 $("file").addEventListener("change", () => {
   const [file] = $("file").files;
   $("file").value = "";
