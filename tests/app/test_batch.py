@@ -8,7 +8,7 @@ import pytest
 from pdrn.app.batch import Job, Mistake, plan
 from pdrn.app.options import Law, Subtype
 from pdrn.app.restore import TEMPLATE
-from pdrn.audio.files import AudioError
+from pdrn.audio.system import AudioError
 from pdrn.audio.writing import _BYTES
 from pdrn.restoring.levels import LAWS
 

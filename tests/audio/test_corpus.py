@@ -4,8 +4,8 @@ import soundfile
 
 from pdrn.audio import metrics
 from pdrn.audio.corpus import SPLITS, Corpus, fetch_festvox_ru, segments
-from pdrn.audio.files import AudioError
 from pdrn.audio.quantizers import MidRise
+from pdrn.audio.system import AudioError
 
 RATE = 8000
 

@@ -11,10 +11,11 @@ import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdrn.audio.files import AudioError, Sound, blocks, info, read, resample
+from pdrn.audio.files import Sound, blocks, info, read, resample
 from pdrn.audio.frames import cut
 from pdrn.audio.quantizers import MidTread, Truncation
 from pdrn.audio.sample import speech
+from pdrn.audio.system import AudioError
 from pdrn.audio.writing import writer
 
 GENERATOR = np.random.default_rng(0)

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from pdrn.app.options import Encoding
 from pdrn.audio.cells import Cells
-from pdrn.audio.files import AudioError
 from pdrn.audio.g711 import ALaw, MuLaw
 from pdrn.audio.raw import ENCODINGS, RawFormat
+from pdrn.audio.system import AudioError
 from pdrn.audio.writing import settle
 
 PLAIN = [name for name in ENCODINGS if name not in ("mulaw", "alaw")]

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdrn.audio.cells import Cells
-from pdrn.audio.files import AudioError, info, read
+from pdrn.audio.files import info, read
 from pdrn.audio.g711 import ALaw, MuLaw
 from pdrn.audio.quantizers import MidRise, MidTread, Truncation
+from pdrn.audio.system import AudioError
 from pdrn.audio.writing import settle, write, writer
 
 RATE = 16000

@@ -25,7 +25,8 @@ import numpy as np
 import soundfile
 
 from pdrn.audio.detection import Undetected, detect
-from pdrn.audio.files import AudioError, blocks, read
+from pdrn.audio.files import blocks, read
+from pdrn.audio.system import AudioError
 from pdrn.audio.writing import writer
 
 BATCH = 500

@@ -245,3 +245,9 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(ValueError, match="cannot be written"):
         save(tmp_path / "net", Network.started(PrimalDual(PLAN.map, 1)))
+
+
+def test_files_of_networks_need_nothing_of_sound():
+    code = "import sys, pdrn.nets.checkpoint; print({'soundfile', 'soxr', 'torch'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

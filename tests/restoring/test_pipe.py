@@ -5,9 +5,9 @@ import io
 import numpy as np
 import pytest
 
-from pdrn.audio.files import AudioError
 from pdrn.audio.quantizers import MidRise
 from pdrn.audio.raw import RawFormat
+from pdrn.audio.system import AudioError
 from pdrn.restoring.pipe import restored_bytes
 from pdrn.restoring.restorer import Restorer
 

@@ -10,9 +10,10 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdrn.audio.files import AudioError, info, read
+from pdrn.audio.files import info, read
 from pdrn.audio.g711 import ALaw, MuLaw
 from pdrn.audio.quantizers import MidRise, MidTread, Truncation
+from pdrn.audio.system import AudioError
 from pdrn.audio.writing import write
 from pdrn.restoring import recording
 from pdrn.restoring.restorer import Restorer

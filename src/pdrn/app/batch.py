@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Formatter
 
-from pdrn.audio.files import SUFFIXES, AudioError
+from pdrn.audio.files import SUFFIXES
+from pdrn.audio.system import AudioError
 from pdrn.audio.writing import FORMAT_OF_SUFFIX, format_of
 
 _ONLY_INTEGERS = {".flac": ("PCM_S8", "PCM_16", "PCM_24")}

@@ -28,7 +28,8 @@ def compare(
     """
     from json import dumps
 
-    from pdrn.audio.files import AudioError, read
+    from pdrn.audio.files import read
+    from pdrn.audio.system import AudioError
 
     wanted = read(reference)
     rows = []

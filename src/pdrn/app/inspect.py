@@ -23,7 +23,7 @@ def inspect(files: Files, json: Json = False) -> None:
     """
     from json import dumps
 
-    from pdrn.audio.files import AudioError
+    from pdrn.audio.system import AudioError
 
     failed = False
     for file in files:

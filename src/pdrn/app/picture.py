@@ -8,6 +8,8 @@ from pdrn.audio.cells import Cells, FloatArray
 
 WIDTH, HEIGHT = 900, 420
 LEFT, RIGHT, TOP, BOTTOM = 60, 20, 50, 40
+LEGEND = 108
+"""Room for each name."""
 
 CELL, QUANTIZED, ORIGINAL = "#e3e8ef", "#8a94a6", "#1d4ed8"
 RESTORED = ("#c2410c", "#15803d")
@@ -48,10 +50,10 @@ def picture(
     ]
     by_method = list(zip(restored, RESTORED, strict=False))
     names = [("cell", CELL), ("quantized", QUANTIZED), ("original", ORIGINAL), *by_method]
-    first = WIDTH - RIGHT - 120 * len(names)
+    first = WIDTH - RIGHT - LEGEND * len(names)
     legend = [
-        f'<rect x="{first + 120 * place}" y="18" width="14" height="10" fill="{colour}"/>'
-        f'<text x="{first + 18 + 120 * place}" y="28" font-size="12">{name}</text>'
+        f'<rect x="{first + LEGEND * place}" y="18" width="14" height="10" fill="{colour}"/>'
+        f'<text x="{first + 18 + LEGEND * place}" y="28" font-size="12">{name}</text>'
         for place, (name, colour) in enumerate(names)
     ]
     ticks = [

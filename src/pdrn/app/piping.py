@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from pdrn.audio.files import AudioError, standard_input, why
 from pdrn.audio.placing import refuse_same, standard_output, whole_or_gone
 from pdrn.audio.raw import RawFormat
+from pdrn.audio.system import AudioError, standard_input, why
 from pdrn.restoring.levels import Levels
 from pdrn.restoring.pipe import restored_bytes
 from pdrn.restoring.recording import fitting

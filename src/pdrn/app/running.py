@@ -12,8 +12,8 @@ from json import dumps
 
 from pdrn.app.batch import Job
 from pdrn.app.workers import side_by_side
-from pdrn.audio.files import AudioError, why
 from pdrn.audio.placing import standard_output
+from pdrn.audio.system import AudioError, why
 from pdrn.restoring.blockwise import Progress
 from pdrn.restoring.description import Description
 from pdrn.restoring.recording import Report, restore_file

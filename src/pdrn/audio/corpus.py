@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from pdrn.audio.cells import FloatArray
-from pdrn.audio.files import SUFFIXES, AudioError, info, read, resample
+from pdrn.audio.files import SUFFIXES, info, read, resample
 from pdrn.audio.frames import cut
+from pdrn.audio.system import AudioError
 
 SPLITS = ("train", "dev", "test")
 _SPLIT_OF_FOLDER = {name: name for name in SPLITS} | dict.fromkeys(("val", "valid", "validation"), "dev")

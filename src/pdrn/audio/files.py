@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,6 +24,7 @@ from pdrn.audio.cells import Cells
 from pdrn.audio.containers import fault, is_known
 from pdrn.audio.g711 import ALaw, MuLaw
 from pdrn.audio.quantizers import MidTread, Truncation
+from pdrn.audio.system import AudioError, standard_input, unnamed_file, why
 
 Source = str | os.PathLike[str] | BinaryIO
 StoredQuantizer = MidTread | MuLaw | ALaw
@@ -37,10 +36,6 @@ LARGEST_RATE_HZ = 10_000_000
 
 _UNKNOWN_LENGTH = 1 << 62
 _BLOCK_VALUES = 1 << 20
-
-
-class AudioError(ValueError):
-    """Sound that cannot be read or written, with the cause and the remedy in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -251,13 +246,6 @@ def _seekable(source: Source) -> Iterator[tuple[str, BinaryIO]]:
         yield name, copy
 
 
-def standard_input() -> BinaryIO:
-    """Return standard input as a binary file."""
-    if sys.stdin is None or sys.stdin.closed:
-        raise AudioError("standard input is closed; name a file, or open it")
-    return sys.stdin.buffer
-
-
 @contextmanager
 def _temporary_copy(source: BinaryIO, name: str) -> Iterator[BinaryIO]:
     with unnamed_file() as copy:
@@ -275,21 +263,6 @@ def _temporary_copy(source: BinaryIO, name: str) -> Iterator[BinaryIO]:
                 f"{name} cannot be copied to a temporary file: {why(error)}; name a file on disk"
             ) from error
         yield copy
-
-
-@contextmanager
-def unnamed_file() -> Iterator[BinaryIO]:
-    """Open a temporary file that is gone when it is closed."""
-    try:
-        with tempfile.TemporaryFile() as stream:
-            yield stream
-    except OSError as error:
-        raise AudioError(f"there is no temporary space: {why(error)}; set TMPDIR, or name a file") from error
-
-
-def why(error: Exception) -> str:
-    """Return the reason that the system gives for an error."""
-    return getattr(error, "strerror", None) or str(error)
 
 
 def _is_regular_file(stream: BinaryIO) -> bool:

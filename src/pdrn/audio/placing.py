@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from pdrn.audio.files import AudioError, standard_input, unnamed_file, why
+from pdrn.audio.system import AudioError, standard_input, unnamed_file, why
 
 Target = str | os.PathLike[str]
 

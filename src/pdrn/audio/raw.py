@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdrn.audio.cells import Cells, FloatArray
-from pdrn.audio.files import PCM_BITS, AudioError
+from pdrn.audio.files import PCM_BITS
 from pdrn.audio.g711 import ALaw, MuLaw
+from pdrn.audio.system import AudioError
 from pdrn.audio.writing import settle
 
 _STORED = {

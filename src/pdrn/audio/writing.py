@@ -17,8 +17,9 @@ import soundfile
 from numpy.typing import ArrayLike, NDArray
 
 from pdrn.audio.cells import Cells
-from pdrn.audio.files import LARGEST_RATE_HZ, PCM_BITS, AudioError, info
+from pdrn.audio.files import LARGEST_RATE_HZ, PCM_BITS, info
 from pdrn.audio.placing import Target, whole_or_gone
+from pdrn.audio.system import AudioError
 
 Put = Callable[..., None]
 

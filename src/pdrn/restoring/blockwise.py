@@ -68,13 +68,17 @@ class Blockwise:
 
     def feed(self, cells: Cells) -> Restored:
         """Take the cells of the next samples, shape (channels, frames); return what can be told by now."""
+        self.take(cells)
+        return self._drain(self._complete(self._pending))
+
+    def take(self, cells: Cells) -> None:
+        """Take the cells of the next samples, and leave it to the next feed or flush to restore them."""
         if self._before:
             cells = concatenate([_silence(len(cells), self._before), cells])
             self._pending -= self._before
             self._before = 0
         self._waiting.append(cells)
         self._pending += cells.shape[-1]
-        return self._drain(self._complete(self._pending))
 
     def flush(self) -> Restored:
         """Return the rest: the signal is over, and silence follows. The next one may begin."""

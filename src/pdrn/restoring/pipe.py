@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from pdrn.audio.files import AudioError, why
 from pdrn.audio.raw import RawFormat
+from pdrn.audio.system import AudioError, why
 from pdrn.restoring.stream import Stream
 
 _READ_BYTES = 1 << 16

@@ -13,8 +13,9 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from pdrn.audio.files import PCM_BITS, AudioError, Sound, Source, blocks, opened
+from pdrn.audio.files import PCM_BITS, Sound, Source, blocks, opened
 from pdrn.audio.placing import Target, refuse_same
+from pdrn.audio.system import AudioError
 from pdrn.audio.writing import format_of, writer
 from pdrn.restoring.blockwise import Blockwise, Progress
 from pdrn.restoring.description import Description

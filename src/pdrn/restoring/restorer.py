@@ -68,9 +68,7 @@ class Restorer:
     def __post_init__(self) -> None:
         check_method(self.method, self.model, self.iterations)
         solver = OverlappedChambollePock.at(1, self.iterations)
-        Blockwise(
-            solver, solver.offline_block, self.mix, self.threads
-        )  # refuses what cannot be, here and now
+        Blockwise(solver, solver.offline_block, self.mix, self.threads)  # refuses what cannot be
         if self.model is not None:
             pretrained.shipped_or_own(self.model)
 

@@ -92,7 +92,7 @@ class Stream:
     def flush_cells(self) -> Restored:
         """Do as `flush`, and return the cells too."""
         if self._chunks:
-            self._blocks.feed(self._looked_at())  # they complete no block
+            self._blocks.take(self._looked_at())
         restored = self._blocks.flush()
         self.reset()
         return restored

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pdrn.audio.corpus import Corpus
-from pdrn.audio.files import AudioError, why
+from pdrn.audio.system import AudioError, why
 from pdrn.nets.checkpoint import Provenance
 from pdrn.nets.memory import keep_freed_memory
 from pdrn.study.config import Config, as_table

@@ -1,0 +1,38 @@
+"""What the system gives, and what it says when it does not: errors, standard input, temporary files.
+
+Nothing here knows sound, so that files of networks are written by the same means.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+
+class AudioError(ValueError):
+    """Sound that cannot be read or written, with the cause and the remedy in one sentence."""
+
+
+def standard_input() -> BinaryIO:
+    """Return standard input as a binary file."""
+    if sys.stdin is None or sys.stdin.closed:
+        raise AudioError("standard input is closed; name a file, or open it")
+    return sys.stdin.buffer
+
+
+@contextmanager
+def unnamed_file() -> Iterator[BinaryIO]:
+    """Open a temporary file that is gone when it is closed."""
+    try:
+        with tempfile.TemporaryFile() as stream:
+            yield stream
+    except OSError as error:
+        raise AudioError(f"there is no temporary space: {why(error)}; set TMPDIR, or name a file") from error
+
+
+def why(error: Exception) -> str:
+    """Return the reason that the system gives for an error."""
+    return getattr(error, "strerror", None) or str(error)
