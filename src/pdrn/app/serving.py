@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pdrn.audio.files import why
+from pdrn.audio.system import why
 
 
 @contextmanager

@@ -17,7 +17,8 @@ from pdrn.app.web.methods import Choice
 from pdrn.app.web.wishes import Stretch, Wishes
 from pdrn.audio import metrics
 from pdrn.audio.cells import Cells, FloatArray
-from pdrn.audio.files import AudioError, opened
+from pdrn.audio.files import opened
+from pdrn.audio.system import AudioError
 from pdrn.audio.writing import write
 from pdrn.restoring.learned import LearnedMethod
 from pdrn.restoring.levels import cells_of, step_of
