@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 import requests
-from tests.app.running import pdrn
 from tests.app.web.serving import framed, serving, tone, wav
 
 
@@ -104,12 +103,6 @@ def test_a_process_that_is_killed_is_replaced(small):
     assert answer.status_code == 503
     assert "was killed" in answer.json()["detail"]
     eventually(lambda: small.post("restore", wav(tone()), quantize_bits=4).status_code == 200)
-
-
-def test_a_port_that_is_taken_is_said(server):
-    result = pdrn("serve", "--port", urlsplit(server.url).port)
-    assert result.returncode == 1
-    assert "Address already in use; choose another" in result.stderr
 
 
 def test_a_server_that_is_ended_leaves_nothing(small):

@@ -167,6 +167,28 @@ def test_the_page_by_keys_alone(page):
     page.keyboard.press("ArrowLeft")
 
 
+def test_the_picture_moves_by_pointer_and_loops_over_what_is_selected(page):
+    page.click("#show-all")
+    shown = page.locator("#spectrogram-range")
+    expect(shown).to_have_text("0.00 to 1.00 s, 0 to 8.0 kHz")
+    page.locator("#waveform").hover()
+    page.mouse.wheel(0, -400)
+    expect(shown).not_to_have_text(re.compile("^0.00 to 1.00"))
+    page.click("#show-all")
+    box = page.locator("#waveform").bounding_box()
+    page.keyboard.down("Shift")
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + 50, steps=3)
+    page.mouse.up()
+    page.keyboard.up("Shift")
+    page.click("#loop")
+    page.click("#play")
+    expect(page.locator("#clock")).to_have_text(re.compile("^0.[567]. of 1.00 s"))
+    page.click("#play")
+    page.click("#loop")
+
+
 def test_the_blind_test_keeps_a_score(page):
     page.click("#loop")
     page.click("[data-abx=x]")

@@ -11,7 +11,7 @@ import { Spectrograms } from "./spectrogram.js";
 import { View } from "./view.js";
 import { Waveform } from "./waveform.js";
 
-const CELLS_SHOWN = 110; // samples at which cells are easily seen
+const CELL_PIXELS = 10; // at which cells are easily seen
 const CELLS_SPANNED = 1.6; // how many of them lie, in the mean, between the signal and zero
 const SIGNALS = ["original", "quantized", "lower", "upper", "restored"];
 const HEARD = ["original", "quantized", "restored"];
@@ -157,17 +157,18 @@ function showChannel() {
 /** Show single cells where a few of them span the signal: in what is shown, or, if that is all, anywhere. */
 function showCells() {
   const { quantized, lower, upper } = shownSignals();
+  const count = Math.round($("waveform").clientWidth / CELL_PIXELS);
   let [best, place] = [Infinity, (view.start + view.end) / 2];
-  for (let start = Math.floor(view.start); start + CELLS_SHOWN <= view.end; start += CELLS_SHOWN / 2) {
+  for (let start = Math.floor(view.start); start + count <= view.end; start += Math.ceil(count / 2)) {
     let [height, width] = [0, 0];
-    for (let i = start; i < start + CELLS_SHOWN; i++) {
+    for (let i = start; i < start + count; i++) {
       height += Math.abs(quantized[i]);
       width += upper[i] - lower[i];
     }
     const unlike = Math.abs(Math.log((height + 1e-9) / (CELLS_SPANNED * width)));
-    if (unlike < best) [best, place] = [unlike, start + CELLS_SHOWN / 2];
+    if (unlike < best) [best, place] = [unlike, start + count / 2];
   }
-  view.centre(place, CELLS_SHOWN);
+  view.centre(place, count);
 }
 
 // Sounds
