@@ -15,7 +15,7 @@ from pdrn.restoring.description import Description
 from pdrn.restoring.levels import cells_of
 
 SOUND = wav(tone(1.0))
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=90_000)
 HOSTILE = '<img src=x onerror="document.title=1">.wav'
 
 
@@ -23,7 +23,7 @@ HOSTILE = '<img src=x onerror="document.title=1">.wav'
 def browser():
     path = installed()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS, timeout=90_000)
         yield browser
         browser.close()
 
@@ -37,7 +37,7 @@ def problems():
 def open_page(browser, problems):
     def opened(url):
         page = browser.new_context(permissions=["microphone"], has_touch=True).new_page()
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(90_000)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda said: problems.append(said.text) if "Refused" in said.text else None)
         page.goto(url)

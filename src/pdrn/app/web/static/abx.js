@@ -44,7 +44,7 @@ export class BlindTest {
   }
 
   mark(which) {
-    for (const button of this.ears) button.setAttribute("aria-checked", button.dataset.abx === which);
+    for (const button of this.ears) button.setAttribute("aria-pressed", button.dataset.abx === which);
   }
 
   answer(which) {
@@ -56,6 +56,7 @@ export class BlindTest {
     this.score.textContent = `${right ? "Right" : "Wrong"}: X was ${"AB"[this.x]}. `
       + `${this.right} of ${this.asked} right, by guessing in ${Math.round(100 * chance)} % of cases. ${verdict}`;
     this.player.stop();
+    this.player.listen("restored");
     this.draw();
   }
 }
