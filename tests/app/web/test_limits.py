@@ -24,7 +24,7 @@ def small(tmp_path_factory):
         yield server
 
 
-def eventually(condition, seconds=30):
+def eventually(condition, seconds=60):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -82,7 +82,8 @@ def test_an_upload_that_does_not_end_is_ended(small):
 
 def test_work_that_takes_too_long_is_stopped(small):
     slow = wav(np.random.default_rng(0).uniform(-1, 1, 2 * 16000))
-    message, _ = framed(small.post("explore", slow, quantize_bits=4, iterations=500, method="cp").content)
+    answer = small.post("explore", slow, quantize_bits=4, iterations=500, method="cp")
+    message = answer.json() if answer.status_code == 503 else framed(answer.content)[0]
     if "detail" in message:  # where this machine is not fast enough
         assert message["detail"].startswith("This took longer than 3 s and was stopped")
     eventually(lambda: small.post("restore", wav(tone()), quantize_bits=4).status_code == 200)

@@ -12,6 +12,9 @@ from typing import Protocol
 from pdrn.app.web.limits import Refusal, sentence
 from pdrn.app.web.tasks import Facts, Report
 
+READY = "ready"
+"""What a process says first, when it has imported all that it needs."""
+
 STOP = "stop"
 """Said to a process whose result nobody wants any more."""
 
@@ -47,6 +50,7 @@ class _Stopped(Exception):
 
 def converse(connection: Connection) -> None:
     """Do task after task: shares of what is done go back, then Done or Failed."""
+    connection.send(READY)
     while True:
         task = connection.recv()
         if task != STOP:  # which came when the task was done already

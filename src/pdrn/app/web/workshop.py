@@ -12,9 +12,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
-from pdrn.app.web.conversing import STOP, Done, Failed, Task, converse
+from pdrn.app.web.conversing import READY, STOP, Done, Failed, Task, converse
 from pdrn.app.web.limits import Limits, Refusal, took_too_long
 from pdrn.app.workers import start
 
@@ -30,15 +29,30 @@ class Worker:
 
     def __init__(self) -> None:
         self._connection, self._process = start(converse)
+        self._is_awake = False
+        self.is_busy = False
 
-    def say(self, message: object) -> None:
-        """Send a task, or STOP."""
-        self._connection.send(message)
+    async def awake(self) -> None:
+        """Wait until the process has started, however long that takes."""
+        if not self._is_awake:
+            await _readable(self._connection)
+            self._is_awake = self._connection.recv() == READY
 
-    async def answer(self) -> Any:
+    def do(self, task: Task) -> None:
+        """Hand it a task."""
+        self._connection.send(task)
+        self.is_busy = True
+
+    def stop(self) -> None:
+        """Tell it that nobody wants its result any more."""
+        self._connection.send(STOP)
+
+    async def answer(self) -> float | Done | Failed:
         """Return the next message; EOFError or OSError tells that the process was killed."""
         await _readable(self._connection)
-        return self._connection.recv()
+        message: float | Done | Failed = self._connection.recv()
+        self.is_busy = isinstance(message, float)
+        return message
 
     def end(self) -> None:
         """Kill the process: what it is at is of no use to anybody."""
@@ -95,11 +109,13 @@ class Workshop:
             worker = await self._free.get()
         settled = False
         try:
-            worker.say(task)
+            async with _until(deadline, self.limits):
+                await worker.awake()
+            worker.do(task)
             while not settled:
                 async with _until(deadline, self.limits):
                     message = await worker.answer()
-                if settled := isinstance(message, Done | Failed):
+                if settled := not worker.is_busy:
                     self._free.put_nowait(worker)
                 if isinstance(message, Failed):
                     raise Refusal(message.status, message.sentence)
@@ -117,10 +133,12 @@ class Workshop:
     async def _settle(self, worker: Worker) -> None:
         """Stop what a process is at; replace it where it does not hear."""
         with suppress(EOFError, OSError, TimeoutError):
+            await worker.awake()
+            if worker.is_busy:
+                worker.stop()
             async with asyncio.timeout(_PATIENCE_SECONDS):
-                worker.say(STOP)
-                while not isinstance(await worker.answer(), Done | Failed):
-                    pass
+                while worker.is_busy:
+                    await worker.answer()
             self._free.put_nowait(worker)
             return
         self._workers.discard(worker)

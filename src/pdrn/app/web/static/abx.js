@@ -1,6 +1,10 @@
 // The blind test: X is A or B, by chance; how many answers were right, and how likely that is by guessing.
 
-const PAIRS = [["quantized", "restored"], ["original", "restored"], ["original", "quantized"]];
+const PAIRS = [
+  ["quantized", "restored"],
+  ["original", "restored"],
+  ["original", "quantized"],
+];
 
 export class BlindTest {
   constructor(root, player) {
@@ -52,9 +56,11 @@ export class BlindTest {
     const right = which === "ab"[this.x];
     this.right += right;
     const chance = byGuessing(this.right, this.asked);
+    const percent = Math.round(100 * chance);
     const verdict = chance < 0.05 ? "You hear the difference." : "This may still be luck.";
-    this.score.textContent = `${right ? "Right" : "Wrong"}: X was ${"AB"[this.x]}. `
-      + `${this.right} of ${this.asked} right, by guessing in ${Math.round(100 * chance)} % of cases. ${verdict}`;
+    this.score.textContent =
+      `${right ? "Right" : "Wrong"}: X was ${"AB"[this.x]}. ` +
+      `${this.right} of ${this.asked} right, by guessing in ${percent} % of cases. ${verdict}`;
     this.player.stop();
     this.player.listen("restored");
     this.draw();

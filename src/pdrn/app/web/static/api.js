@@ -15,7 +15,9 @@ async function ask(path, options = {}) {
   let detail = `The server answered with error ${response.status}.`;
   try {
     detail = (await response.json()).detail ?? detail;
-  } catch { /* no JSON: the status has to do */ }
+  } catch {
+    /* no JSON: the status has to do */
+  }
   throw new Refused(detail);
 }
 
@@ -60,7 +62,9 @@ async function withParts(facts, reader) {
   const parts = {};
   for (const { name, bytes } of facts.parts) {
     const content = await reader.exactly(bytes);
-    parts[name] = name.endsWith(".wav") ? new Blob([content], { type: "audio/wav" }) : new Float32Array(content);
+    parts[name] = name.endsWith(".wav")
+      ? new Blob([content], { type: "audio/wav" })
+      : new Float32Array(content);
   }
   return { ...facts, parts };
 }

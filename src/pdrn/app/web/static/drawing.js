@@ -2,7 +2,18 @@
 
 export function colours() {
   const style = getComputedStyle(document.documentElement);
-  const names = ["ink", "soft", "line", "panel", "original", "quantized", "restored", "cell", "cell-edge", "select"];
+  const names = [
+    "ink",
+    "soft",
+    "line",
+    "panel",
+    "original",
+    "quantized",
+    "restored",
+    "cell",
+    "cell-edge",
+    "select",
+  ];
   return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
 }
 

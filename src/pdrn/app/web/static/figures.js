@@ -11,17 +11,33 @@ export function figures(list, facts) {
   }
   if (quantized?.mse) {
     const left = restored.mse / quantized.mse;
-    rows.push(["Error left", `${number(100 * left, 0)} %`, `of the quantized signal's; ratio ${number(left, 3)}`]);
+    rows.push([
+      "Error left",
+      `${number(100 * left, 0)} %`,
+      `of the quantized signal's; ratio ${number(left, 3)}`,
+    ]);
   }
   if (restored?.pesq != null && quantized.pesq != null) {
-    rows.push([`PESQ${beginning}`, number(restored.pesq, 2), `from ${number(quantized.pesq, 2)}; 4.64 is best`]);
+    rows.push([
+      `PESQ${beginning}`,
+      number(restored.pesq, 2),
+      `from ${number(quantized.pesq, 2)}; 4.64 is best`,
+    ]);
   }
   if (restored?.stoi != null && quantized.stoi != null) {
     rows.push([`STOI${beginning}`, number(restored.stoi, 3), `from ${number(quantized.stoi, 3)}; 1 is best`]);
   }
   rows.push(["Outside a cell", `by ${facts.violation}`, "the largest violation of all samples"]);
-  rows.push(["Speed", `${number(facts.times_real_time, facts.times_real_time < 10 ? 1 : 0)}×`, `real time, by ${facts.model ?? "Chambolle-Pock"}`]);
-  rows.push(["Levels", levels(facts.levels), facts.step ? `a step of ${Number(facts.step.toPrecision(3))}` : "cells grow with the signal"]);
+  rows.push([
+    "Speed",
+    `${number(facts.times_real_time, facts.times_real_time < 10 ? 1 : 0)}×`,
+    `real time, by ${facts.model ?? "Chambolle-Pock"}`,
+  ]);
+  rows.push([
+    "Levels",
+    levels(facts.levels),
+    facts.step ? `a step of ${Number(facts.step.toPrecision(3))}` : "cells grow with the signal",
+  ]);
   list.replaceChildren(...rows.map(card));
 }
 

@@ -29,16 +29,22 @@ export function gestures(canvas, overview, view, actions) {
   for (const end of ["pointerup", "pointercancel"]) {
     canvas.addEventListener(end, (event) => pointers.delete(event.pointerId));
   }
-  canvas.addEventListener("wheel", (event) => {
-    event.preventDefault();
-    if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) view.pan((event.deltaX / canvas.clientWidth) * view.length);
-    else view.zoom(1.0025 ** event.deltaY, place(event));
-  }, { passive: false });
+  canvas.addEventListener(
+    "wheel",
+    (event) => {
+      event.preventDefault();
+      if (Math.abs(event.deltaX) > Math.abs(event.deltaY))
+        view.pan((event.deltaX / canvas.clientWidth) * view.length);
+      else view.zoom(1.0025 ** event.deltaY, place(event));
+    },
+    { passive: false },
+  );
   canvas.addEventListener("dblclick", (event) => actions.seek(sampleAt(event)));
 
   let overviewFrom = null;
   const onOverview = (event) => {
-    const sample = ((event.clientX - overview.getBoundingClientRect().left) / overview.clientWidth) * view.frames;
+    const sample =
+      ((event.clientX - overview.getBoundingClientRect().left) / overview.clientWidth) * view.frames;
     if (event.shiftKey && overviewFrom !== null) view.select(overviewFrom, sample);
     else view.centre(sample, view.length);
     return sample;

@@ -48,17 +48,25 @@ export class Layers {
     const to = Math.min(last + AROUND, quantized.length);
     const { sample_rate_hz, step } = this.facts;
     const answer = await api.layers(
-      lower.slice(from, to), upper.slice(from, to), { ...wishes, sample_rate_hz, step }, this.asked.signal,
+      lower.slice(from, to),
+      upper.slice(from, to),
+      { ...wishes, sample_rate_hz, step },
+      this.asked.signal,
     );
     const all = answer.parts.estimates;
     const cut = (signal) => signal.slice(first, last);
     const lowest = cut(lower);
     const highest = cut(upper);
     const middles = lowest.map((value, i) => (value + highest[i]) / 2);
-    const estimates = answer.numbers.map((_, i) => all.slice(i * (to - from) + first - from, i * (to - from) + last - from));
+    const estimates = answer.numbers.map((_, i) =>
+      all.slice(i * (to - from) + first - from, i * (to - from) + last - from),
+    );
     this.stretch = {
-      lower: lowest, upper: highest, original: original && cut(original),
-      numbers: [0, ...answer.numbers], estimates: [middles, ...estimates],
+      lower: lowest,
+      upper: highest,
+      original: original && cut(original),
+      numbers: [0, ...answer.numbers],
+      estimates: [middles, ...estimates],
     };
     this.slider.max = estimates.length;
     this.slider.value = 0;

@@ -1,4 +1,4 @@
-// Live: chunks of the microphone go to the server and come back restored, and how long that takes is measured.
+// Live: chunks of the microphone go to the server and come back restored; how long that takes is measured.
 
 import { colours, drawCurve, drawStairs, fitted } from "./drawing.js";
 import { Microphone } from "./microphone.js";
@@ -7,8 +7,8 @@ const RATE = 16000;
 const SHOWN = 320;
 
 export class Live {
-  constructor(canvas, facts, heard) {
-    Object.assign(this, { canvas, facts, heard });
+  constructor(canvas, facts) {
+    Object.assign(this, { canvas, facts });
   }
 
   get running() {
@@ -29,8 +29,10 @@ export class Live {
     this.socket.binaryType = "arraybuffer";
     const settings = { ...wishes, sample_rate_hz: this.microphone.sampleRate };
     this.socket.onopen = () => this.socket.send(JSON.stringify(settings));
-    this.socket.onmessage = ({ data }) => (typeof data === "string" ? this.told(JSON.parse(data)) : this.got(data));
-    this.socket.onclose = () => this.stop(this.reason ?? (this.returned ? "The server has stopped." : "The server does not answer."));
+    this.socket.onmessage = ({ data }) =>
+      typeof data === "string" ? this.told(JSON.parse(data)) : this.got(data);
+    this.socket.onclose = () =>
+      this.stop(this.reason ?? (this.returned ? "The server has stopped." : "The server does not answer."));
   }
 
   send(chunk) {
@@ -55,7 +57,7 @@ export class Live {
     const count = both.length / 2;
     if (!count) return;
     const [quantized, restored] = [both.subarray(0, count), both.subarray(count)];
-    const hear = this.heard();
+    const hear = document.querySelector('input[name="hear"]:checked').value;
     if (hear !== "none") this.play((hear === "restored" ? restored : quantized).slice());
     this.measure(count);
     this.draw(quantized, restored);
@@ -69,8 +71,9 @@ export class Live {
     this.delays.push(performance.now() - heardAt);
     if (this.delays.length > 50) this.delays.shift();
     const mean = this.delays.reduce((sum, each) => sum + each, 0) / this.delays.length;
-    this.facts.textContent = `${Math.round(mean)} ms from the microphone to the restored sample, measured; `
-      + `the method looks ${Math.round(1000 * this.least)} ms ahead.`;
+    this.facts.textContent =
+      `${Math.round(mean)} ms from the microphone to the restored sample, measured; ` +
+      `the method looks ${Math.round(1000 * this.least)} ms ahead.`;
   }
 
   draw(quantized, restored) {
@@ -96,4 +99,3 @@ export class Live {
     this.onEnd();
   }
 }
-

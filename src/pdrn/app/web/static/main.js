@@ -6,6 +6,7 @@ import { figures } from "./figures.js";
 import { gestures } from "./gestures.js";
 import { Layers } from "./layers.js";
 import { Player } from "./player.js";
+import { Settings } from "./settings.js";
 import { speaking } from "./speaking.js";
 import { Spectrograms } from "./spectrogram.js";
 import { View } from "./view.js";
@@ -22,10 +23,19 @@ const player = new Player();
 const waveform = new Waveform($("waveform"), $("overview"), view);
 const spectrograms = new Spectrograms($("spectrograms"), $("spectrogram-range"), view);
 const blindTest = new BlindTest(document, player);
-const layers = new Layers({
-  canvas: $("layers"), slider: $("layer"), output: $("layer-out"), label: $("layer-label"),
-  noun: $("layers-noun"), button: $("layers-run"),
-}, view);
+const layers = new Layers(
+  {
+    canvas: $("layers"),
+    slider: $("layer"),
+    output: $("layer-out"),
+    label: $("layer-label"),
+    noun: $("layers-noun"),
+    button: $("layers-run"),
+  },
+  view,
+);
+
+const settings = new Settings();
 
 let offer = null;
 let sound = null; // what was opened: its name and content
@@ -42,54 +52,16 @@ function say(message, kind = "") {
 function complain(error) {
   if (error.name === "AbortError") return;
   if (!(error instanceof api.Refused)) console.error(error);
-  say(error instanceof api.Refused ? error.message : "Something went wrong in this page. Load it again.", "bad");
-}
-
-// Settings
-
-function checked(name) {
-  return document.querySelector(`input[name="${name}"]:checked`).value;
-}
-
-function method() {
-  return offer.methods.find(({ name }) => name === $("method").value);
-}
-
-function how() {
-  const iterations = method().kind === "solver" ? Number($("iterations").value) : null;
-  return { method: $("method").value, iterations, mix: Number($("mix").value) / 100 };
-}
-
-function wishes() {
-  const coarse = checked("coarse");
-  return {
-    ...how(),
-    quantize_bits: coarse === "bits" ? Number($("bits").value) : null,
-    quantize_law: coarse === "mulaw" || coarse === "alaw" ? coarse : null,
-  };
-}
-
-const NOTES = {
-  bits: "Levels evenly spaced, as in the paper.",
-  mulaw: "Telephony in America and Japan: fine near zero.",
-  alaw: "Telephony in Europe: fine near zero.",
-  "as-is": "The levels that the file has are found from its samples.",
-};
-
-function showSettings() {
-  const coarse = checked("coarse");
-  $("bits").disabled = coarse !== "bits";
-  $("bits-out").textContent = coarse === "bits" ? `${$("bits").value} bit${$("bits").value === "1" ? "" : "s"}` : "";
-  $("coarse-note").textContent = NOTES[coarse];
-  $("iterations-row").hidden = method()?.kind !== "solver";
-  $("iterations-out").textContent = $("iterations").value;
-  $("mix-out").textContent = `${$("mix").value} %`;
+  say(
+    error instanceof api.Refused ? error.message : "Something went wrong in this page. Load it again.",
+    "bad",
+  );
 }
 
 // Restoring
 
 async function restore() {
-  showSettings();
+  settings.show();
   if (!sound) return;
   running?.abort();
   const request = new AbortController();
@@ -97,7 +69,12 @@ async function restore() {
   $("progress").value = 0;
   say("Restoring …", "busy");
   try {
-    const answer = await api.explore(sound.content, wishes(), (share) => ($("progress").value = share), request.signal);
+    const answer = await api.explore(
+      sound.content,
+      settings.wishes(),
+      (share) => ($("progress").value = share),
+      request.signal,
+    );
     if (running !== request) return;
     show(answer);
     say("Done. Press play, and switch between the signals while it runs.");
@@ -113,8 +90,9 @@ function show(answer) {
   result = { ...answer, sound };
   const { frames, sample_rate_hz: rate, channels } = answer;
   const seconds = frames / rate;
-  $("source-facts").textContent = `${seconds.toFixed(seconds < 10 ? 2 : 1)} s, ${rate / 1000} kHz`
-    + `${channels > 1 ? `, ${channels} channels` : ""}`;
+  $("source-facts").textContent =
+    `${seconds.toFixed(seconds < 10 ? 2 : 1)} s, ${rate / 1000} kHz` +
+    `${channels > 1 ? `, ${channels} channels` : ""}`;
   const choices = Array.from({ length: channels }, (_, i) => new Option(`Channel ${i + 1}`, i));
   if ($("channel").options.length !== channels) $("channel").replaceChildren(...choices);
   $("channel").hidden = channels === 1;
@@ -138,7 +116,9 @@ function has(name) {
 
 function byChannel(name) {
   const { frames, channels } = result;
-  return Array.from({ length: channels }, (_, i) => result.parts[name].subarray(i * frames, (i + 1) * frames));
+  return Array.from({ length: channels }, (_, i) =>
+    result.parts[name].subarray(i * frames, (i + 1) * frames),
+  );
 }
 
 function shownSignals() {
@@ -175,7 +155,10 @@ function showCells() {
 
 function take(content, name) {
   if (offer && content.size > offer.upload_bytes) {
-    say(`${name} is larger than ${Math.floor(offer.upload_bytes / 2 ** 20)} MB. Open a shorter stretch of it.`, "bad");
+    say(
+      `${name} is larger than ${Math.floor(offer.upload_bytes / 2 ** 20)} MB. Open a shorter stretch of it.`,
+      "bad",
+    );
     return;
   }
   if (!content.size) {
@@ -225,7 +208,8 @@ function showPlayer() {
 
 function tick() {
   if (!player.signals) return;
-  $("clock").textContent = `${player.position.toFixed(2)} of ${(player.frames / player.sampleRate).toFixed(2)} s`;
+  $("clock").textContent =
+    `${player.position.toFixed(2)} of ${(player.frames / player.sampleRate).toFixed(2)} s`;
   waveform.playhead = player.position * player.sampleRate;
   waveform.draw();
   if (player.playing) requestAnimationFrame(tick);
@@ -247,17 +231,12 @@ click("show-cells", showCells);
 click("show-all", () => view.show(0, view.frames));
 click("download-float", () => download("float"));
 click("download-pcm24", () => download("pcm24"));
-click("layers-run", () => layers.run(how()).catch(complain));
+click("layers-run", () => layers.run(settings.how()).catch(complain));
 speaking({
   take,
   complain,
   longestSeconds: () => offer.sound_seconds,
-  heard: () => checked("hear"),
-  wishes: () => {
-    const asked = wishes();
-    if (asked.quantize_law === null) asked.quantize_bits ??= Number($("bits").value);
-    return asked;
-  },
+  wishes: () => settings.liveWishes(),
 });
 $("file").addEventListener("change", () => {
   const [file] = $("file").files;
@@ -265,7 +244,7 @@ $("file").addEventListener("change", () => {
   if (file) take(file, file.name);
 });
 $("channel").addEventListener("change", showChannel);
-$("settings").addEventListener("input", showSettings);
+$("settings").addEventListener("input", () => settings.show());
 $("settings").addEventListener("change", restore);
 $("settings").addEventListener("submit", (event) => event.preventDefault());
 for (const button of document.querySelectorAll("[data-ear]")) {
@@ -284,7 +263,8 @@ for (const name of ["dragover", "dragleave", "drop"]) {
   document.addEventListener(name, (event) => {
     event.preventDefault();
     document.body.classList.toggle("dropping", name === "dragover");
-    if (name === "drop" && event.dataTransfer.files[0]) take(event.dataTransfer.files[0], event.dataTransfer.files[0].name);
+    if (name === "drop" && event.dataTransfer.files[0])
+      take(event.dataTransfer.files[0], event.dataTransfer.files[0].name);
   });
 }
 
@@ -295,9 +275,7 @@ async function begin() {
     complain(error);
     return;
   }
-  $("method").replaceChildren(...offer.methods.map(({ name, title }) => new Option(title, name)));
-  $("iterations").value = offer.iterations;
-  showSettings();
+  settings.offer(offer);
   await takeSample();
 }
 

@@ -11,7 +11,9 @@ export class Microphone {
     try {
       microphone.stream = await navigator.mediaDevices.getUserMedia({ audio: PLAIN });
     } catch {
-      throw new Refused("There is no microphone, or this page may not use it. Allow it in the browser, then try again.");
+      throw new Refused(
+        "There is no microphone, or this page may not use it. Allow it in the browser, then try again.",
+      );
     }
     microphone.context = microphone.contextAt(sampleRate);
     await microphone.context.audioWorklet.addModule("worklets.js");
@@ -26,7 +28,8 @@ export class Microphone {
       const context = new AudioContext({ sampleRate });
       this.source = context.createMediaStreamSource(this.stream);
       return context;
-    } catch { // some browsers do not resample a microphone
+    } catch {
+      // some browsers do not resample a microphone
       const context = new AudioContext();
       this.source = context.createMediaStreamSource(this.stream);
       return context;
@@ -38,7 +41,10 @@ export class Microphone {
   }
 
   speaker() {
-    const node = new AudioWorkletNode(this.context, "playback", { numberOfInputs: 0, outputChannelCount: [1] });
+    const node = new AudioWorkletNode(this.context, "playback", {
+      numberOfInputs: 0,
+      outputChannelCount: [1],
+    });
     node.connect(this.context.destination);
     return (samples) => node.port.postMessage(samples);
   }
@@ -53,7 +59,8 @@ export class Microphone {
 export function wavOf(chunks, sampleRate) {
   const bytes = 4 * chunks.reduce((sum, chunk) => sum + chunk.length, 0);
   const header = new DataView(new ArrayBuffer(44));
-  const text = (place, word) => [...word].forEach((letter, i) => header.setUint8(place + i, letter.charCodeAt(0)));
+  const text = (place, word) =>
+    [...word].forEach((letter, i) => header.setUint8(place + i, letter.charCodeAt(0)));
   text(0, "RIFF");
   header.setUint32(4, 36 + bytes, true);
   text(8, "WAVEfmt ");

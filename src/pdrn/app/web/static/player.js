@@ -46,19 +46,25 @@ export class Player extends EventTarget {
     if (!this.signals || this.playing) return;
     this.context ??= new AudioContext();
     this.context.resume();
-    this.buffers ??= Object.fromEntries(Object.entries(this.signals).map(([name, each]) => [name, this.buffer(each)]));
+    this.buffers ??= Object.fromEntries(
+      Object.entries(this.signals).map(([name, each]) => [name, this.buffer(each)]),
+    );
     const length = this.frames / this.sampleRate;
     if (this.offset >= length - 0.01) this.offset = 0;
-    if (this.loop && (this.offset < this.loop.start || this.offset >= this.loop.end)) this.offset = this.loop.start;
+    if (this.loop && (this.offset < this.loop.start || this.offset >= this.loop.end))
+      this.offset = this.loop.start;
     this.began = this.context.currentTime + 0.02;
-    this.sources = Object.fromEntries(Object.entries(this.buffers).map(([name, buffer]) => {
-      const source = new AudioBufferSourceNode(this.context, { buffer });
-      const gain = new GainNode(this.context, { gain: name === this.ear ? 1 : 0 });
-      if (this.loop) Object.assign(source, { loop: true, loopStart: this.loop.start, loopEnd: this.loop.end });
-      source.connect(gain).connect(this.context.destination);
-      source.start(this.began, this.offset);
-      return [name, { source, gain }];
-    }));
+    this.sources = Object.fromEntries(
+      Object.entries(this.buffers).map(([name, buffer]) => {
+        const source = new AudioBufferSourceNode(this.context, { buffer });
+        const gain = new GainNode(this.context, { gain: name === this.ear ? 1 : 0 });
+        if (this.loop)
+          Object.assign(source, { loop: true, loopStart: this.loop.start, loopEnd: this.loop.end });
+        source.connect(gain).connect(this.context.destination);
+        source.start(this.began, this.offset);
+        return [name, { source, gain }];
+      }),
+    );
     const last = this.sources[this.ear].source;
     last.onended = () => {
       if (this.sources && Object.values(this.sources).some(({ source }) => source === last)) this.stop(0);

@@ -5,9 +5,11 @@ import { Microphone, wavOf } from "./microphone.js";
 
 const RATE = 16000;
 
-export function speaking({ take, complain, longestSeconds, heard, wishes }) {
-  const [recordButton, liveButton, facts] = ["record", "live", "live-facts"].map((id) => document.getElementById(id));
-  const live = new Live(document.getElementById("live-picture"), facts, heard);
+export function speaking({ take, complain, longestSeconds, wishes }) {
+  const [recordButton, liveButton, facts] = ["record", "live", "live-facts"].map((id) =>
+    document.getElementById(id),
+  );
+  const live = new Live(document.getElementById("live-picture"), facts);
   let recording = null;
 
   async function record() {

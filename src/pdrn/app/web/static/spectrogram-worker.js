@@ -3,10 +3,14 @@
 const SIZE = 512;
 const LOWEST_DB = -90;
 const signals = {};
-const window = Float64Array.from({ length: SIZE }, (_, i) => 0.5 - 0.5 * Math.cos((2 * Math.PI * (i + 0.5)) / SIZE));
+const window = Float64Array.from(
+  { length: SIZE },
+  (_, i) => 0.5 - 0.5 * Math.cos((2 * Math.PI * (i + 0.5)) / SIZE),
+);
 const reversed = Uint16Array.from({ length: SIZE }, (_, i) => {
   let bits = 0;
-  for (let bit = 1, mirrored = SIZE >> 1; bit < SIZE; bit <<= 1, mirrored >>= 1) if (i & bit) bits |= mirrored;
+  for (let bit = 1, mirrored = SIZE >> 1; bit < SIZE; bit <<= 1, mirrored >>= 1)
+    if (i & bit) bits |= mirrored;
   return bits;
 });
 const cosines = Float64Array.from({ length: SIZE / 2 }, (_, i) => Math.cos((2 * Math.PI * i) / SIZE));

@@ -5,11 +5,20 @@ import { fitted, oncePerFrame, redrawnBy } from "./drawing.js";
 const SHORTEST_SECONDS = 0.4;
 
 // Dark to light through purple and orange, evenly in lightness.
-const STOPS = [[0, 0, 4], [66, 10, 104], [147, 38, 103], [221, 81, 58], [252, 165, 10], [252, 255, 164]];
+const STOPS = [
+  [0, 0, 4],
+  [66, 10, 104],
+  [147, 38, 103],
+  [221, 81, 58],
+  [252, 165, 10],
+  [252, 255, 164],
+];
 
 export class Spectrograms {
   constructor(root, note, view) {
-    this.figures = Object.fromEntries([...root.querySelectorAll("figure")].map((each) => [each.dataset.signal, each]));
+    this.figures = Object.fromEntries(
+      [...root.querySelectorAll("figure")].map((each) => [each.dataset.signal, each]),
+    );
     this.note = note;
     this.view = view;
     this.images = {};
@@ -18,7 +27,8 @@ export class Spectrograms {
     this.draw = oncePerFrame(() => this.drawNow());
     this.ask = oncePerFrame(() => this.askNow());
     view.addEventListener("change", () => this.changed());
-    for (const figure of Object.values(this.figures)) redrawnBy(figure.querySelector("canvas"), () => this.changed());
+    for (const figure of Object.values(this.figures))
+      redrawnBy(figure.querySelector("canvas"), () => this.changed());
   }
 
   changed() {

@@ -22,7 +22,9 @@ export class Waveform {
 
   show(signals) {
     this.signals = signals;
-    this.envelopes = Object.fromEntries(Object.entries(signals).map(([name, each]) => [name, new Envelope(each)]));
+    this.envelopes = Object.fromEntries(
+      Object.entries(signals).map(([name, each]) => [name, new Envelope(each)]),
+    );
     const [low, high] = this.envelopes.quantized.between(0, signals.quantized.length);
     this.peak = Math.max(Math.abs(low), Math.abs(high), 1e-3) * 1.08;
     this.draw();
@@ -51,7 +53,8 @@ export class Waveform {
       const last = Math.min(Math.ceil(view.end) + 2, signals.quantized.length);
       drawCells(context, signals.lower, signals.upper, first, last, x, y, colour);
       drawStairs(context, signals.quantized, first, last, x, y, colour.quantized);
-      if (signals.original) drawCurve(context, signals.original, first, last, x, y, colour.original, 1.6, perSample > 9);
+      if (signals.original)
+        drawCurve(context, signals.original, first, last, x, y, colour.original, 1.6, perSample > 9);
       drawCurve(context, signals.restored, first, last, x, y, colour.restored, 2.2, perSample > 9);
     } else {
       this.drawEnvelopes(context, width, view.start, view.length, y, colour);

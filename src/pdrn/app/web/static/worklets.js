@@ -1,4 +1,4 @@
-// Run beside the page, by the sound card's clock: what the microphone hears goes out, what is to be heard comes in.
+// Beside the page, by the sound card's clock: what the microphone hears goes out, what is played comes in.
 
 const CHUNK = 512;
 
