@@ -35,7 +35,7 @@ class Choice:
 
 def choices(models: Sequence[Path]) -> dict[str, Choice]:
     """Return the choices by name, with networks that come along, and others from files."""
-    automatic = Choice(AUTOMATIC, "Automatic: what fits the sound", "automatic")
+    automatic = Choice(AUTOMATIC, "Automatic", "automatic")
     solver = Choice("cp", "Chambolle-Pock", "solver", method="cp")
     shipped = [_network(name, name) for name in pretrained.names()]
     own = [_network(path.stem, str(path)) for path in models]
