@@ -3,10 +3,13 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint docs bench fuzz clean
+.PHONY: demo page test lint docs bench fuzz clean
 
 demo: $(VENV)/.core
 	$(BIN)/pdrn demo
+
+page: $(VENV)/.page
+	$(BIN)/pdrn serve
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q
@@ -34,10 +37,14 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/pip install -q -c constraints.txt -e .
 	touch $@
 
+$(VENV)/.page: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/pip install -q -c constraints.txt -e '.[serve]'
+	touch $@ $(VENV)/.core
+
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/pip install -q -c constraints.txt -e '.[dev,train,onnx]'
 	$(BIN)/pip install -q -c constraints.txt -e '.[metrics]' || echo 'no PESQ (it wants a C compiler): its tests are skipped'
-	touch $@ $(VENV)/.core
+	touch $@ $(VENV)/.core $(VENV)/.page
 
 # The peers have an environment of their own: one of them brings a pytest plugin that breaks pytest.
 $(VENV)-bench/.bench: pyproject.toml constraints.txt

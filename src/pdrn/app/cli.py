@@ -18,6 +18,7 @@ from pdrn.app import (
     report,
     reproduce,
     restore,
+    serve,
     train,
 )
 from pdrn.app.ending import end_in_order
@@ -40,6 +41,7 @@ app.add_typer(
     epilog=models.EXAMPLES,
 )
 app.command()(demo.demo)
+app.command(epilog=serve.EXAMPLES)(serve.serve)
 app.command(epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command(epilog=train.EXAMPLES)(train.train)
 app.command(epilog=reproduce.EXAMPLES)(reproduce.reproduce)

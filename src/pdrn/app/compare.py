@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from pdrn.app.measuring import is_finite, or_none
 from pdrn.app.options import Json
 
 EXAMPLES = """\b
@@ -43,7 +43,7 @@ def compare(
         rows.append({"file": str(file)} | _measured(wanted.samples, sound.samples, sound.sample_rate_hz))
     if json:
         for row in rows:
-            print(dumps({name: value if _is_finite(value) else None for name, value in row.items()}))
+            print(dumps({name: value if is_finite(value) else None for name, value in row.items()}))
         return
     _print_table(rows)
 
@@ -59,19 +59,7 @@ def _measured(reference: Any, estimate: Any, sample_rate_hz: int) -> dict[str, f
         "pesq": lambda: metrics.pesq_wb(reference, estimate, sample_rate_hz),
         "stoi": lambda: metrics.stoi(reference, estimate, sample_rate_hz),
     }
-    return {name: _or_none(measure) for name, measure in measures.items()}
-
-
-def _or_none(measure: Callable[[], float]) -> float | None:
-    """Return the figure, None where it is not defined or its package is missing."""
-    try:
-        return measure()
-    except (ValueError, ImportError):
-        return None
-
-
-def _is_finite(value: object) -> bool:
-    return not isinstance(value, float) or math.isfinite(value)
+    return {name: or_none(measure) for name, measure in measures.items()}
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:

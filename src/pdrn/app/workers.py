@@ -13,6 +13,7 @@ import signal
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -39,7 +40,7 @@ def side_by_side(
     def employ(connection: Connection | None = None) -> None:
         if waiting:
             if connection is None:
-                connection, worker = _start(work)
+                connection, worker = start(partial(_work_off, work=work))
                 workers.append(worker)
             busy[connection] = waiting.popleft()
             with suppress(OSError):  # killed meanwhile, as its result will tell
@@ -70,11 +71,12 @@ def side_by_side(
             worker.join()
 
 
-def _start(work: Callable[[J], R]) -> tuple[Connection, SpawnProcess]:
+def start(converse: Callable[[Connection], None]) -> tuple[Connection, SpawnProcess]:
+    """Start a process that talks through the connection until it is closed, and ends with this one."""
     # Processes that are not forked: threads of the libraries do not survive a fork.
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    worker = context.Process(target=_serve, args=(there, work), daemon=True)
+    worker = context.Process(target=_run, args=(there, converse), daemon=True)
     with _deaf(), there:
         worker.start()
     return here, worker
@@ -91,13 +93,17 @@ def _deaf() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _serve(connection: Connection, work: Callable[[J], R]) -> None:
+def _run(connection: Connection, converse: Callable[[Connection], None]) -> None:
     end_in_order()
     Thread(target=_end_with_parent, daemon=True).start()
-    with suppress(EOFError, OSError):  # no more jobs
-        while True:
-            connection.send(work(connection.recv()))
+    with suppress(EOFError, OSError):  # nobody talks any more
+        converse(connection)
     end_undisturbed()
+
+
+def _work_off(connection: Connection, work: Callable[[J], R]) -> None:
+    while True:
+        connection.send(work(connection.recv()))
 
 
 def _end_with_parent() -> None:

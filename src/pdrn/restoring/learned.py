@@ -60,14 +60,23 @@ class LearnedMethod:
 
     def restore(self, cells: Cells) -> FloatArray:
         """Restore the middle of a stretch of one channel."""
-        lo, hi = cells.lo / self._step, cells.hi / self._step
-        no_lo, no_hi = np.isneginf(lo), np.isposinf(hi)
-        lower = np.where(no_lo, np.where(no_hi, -UNKNOWN, hi - 1), lo)
-        upper = np.where(no_hi, np.where(no_lo, UNKNOWN, lo + 1), hi)
-        end = len(lo) - self.after
+        lower, upper = self._in_steps(cells)
+        end = len(lower) - self.after
         total = sum(
             self._network(lower[shift:], upper[shift:])[self.before - shift : end - shift]
             for shift in self._displacements
         )
         restored: FloatArray = total * (self._step / len(self._displacements))
         return restored
+
+    def by_layer(self, cells: Cells) -> list[FloatArray]:
+        """Return what each layer makes of all of a stretch of one channel, on the first of the grids."""
+        return [estimate * self._step for estimate in self._network.by_layer(*self._in_steps(cells))]
+
+    def _in_steps(self, cells: Cells) -> tuple[FloatArray, FloatArray]:
+        """Return the bounds of the cells in steps, all finite."""
+        lo, hi = cells.lo / self._step, cells.hi / self._step
+        no_lo, no_hi = np.isneginf(lo), np.isposinf(hi)
+        lower = np.where(no_lo, np.where(no_hi, -UNKNOWN, hi - 1), lo)
+        upper = np.where(no_hi, np.where(no_lo, UNKNOWN, lo + 1), hi)
+        return lower, upper

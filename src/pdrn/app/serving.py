@@ -1,0 +1,24 @@
+"""Listening at an address."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pdrn.audio.system import why
+
+
+@contextmanager
+def listening(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
+    """Open a socket, and yield it with the address that a browser finds it at."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        opened = socket.create_server((host, port), family=family)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else why(error)
+        raise OSError(f"{host} port {port} cannot be had: {reason}; choose another") from error
+    with opened:
+        name = f"[{host}]" if ":" in host else host
+        yield opened, f"http://{name}:{opened.getsockname()[1]}"

@@ -1,0 +1,169 @@
+"""The workshop: processes that do the work, places for requests that wait, a private folder for each.
+
+Whoever leaves is forgotten: closing the messages of a task stops it, and closing a place removes its folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from pdrn.app.web.conversing import READY, STOP, Done, Failed, Task, converse
+from pdrn.app.web.limits import Limits, Refusal, took_too_long
+from pdrn.app.workers import start
+
+Messages = AsyncGenerator[float | Done, None]
+"""What a task tells: the share that is done, now and then, and at last Done."""
+
+_PATIENCE_SECONDS = 5.0
+"""How long a process may take to hear that it is to stop."""
+
+
+class Worker:
+    """A process and the way to talk to it."""
+
+    def __init__(self) -> None:
+        self._connection, self._process = start(converse)
+        self._is_awake = False
+        self.is_busy = False
+
+    async def awake(self) -> None:
+        """Wait until the process has started, however long that takes."""
+        if not self._is_awake:
+            await _readable(self._connection)
+            self._is_awake = self._connection.recv() == READY
+
+    def do(self, task: Task) -> None:
+        """Hand it a task."""
+        self._connection.send(task)
+        self.is_busy = True
+
+    def stop(self) -> None:
+        """Tell it that nobody wants its result any more."""
+        self._connection.send(STOP)
+
+    async def answer(self) -> float | Done | Failed:
+        """Return the next message; EOFError or OSError tells that the process was killed."""
+        await _readable(self._connection)
+        message: float | Done | Failed = self._connection.recv()
+        self.is_busy = isinstance(message, float)
+        return message
+
+    def end(self) -> None:
+        """Kill the process: what it is at is of no use to anybody."""
+        self._process.kill()
+        self._process.join()
+        self._connection.close()
+
+
+class Workshop:
+    """Takes tasks from the server; a context, which ends all processes and removes all files.
+
+    Parameters
+    ----------
+    limits : Limits
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._taken = 0
+        self._free: asyncio.Queue[Worker] = asyncio.Queue()
+        self._workers: set[Worker] = set()
+        self._settling: set[asyncio.Task[None]] = set()
+
+    def __enter__(self) -> Workshop:
+        self.folder = Path(tempfile.mkdtemp(prefix="pdrn-serve-"))
+        for _ in range(self.limits.jobs):
+            self._employ()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._workers:
+            worker.end()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @contextmanager
+    def place(self) -> Iterator[Path]:
+        """Take a place, and yield a folder that is gone afterwards; refuse where all places are taken."""
+        if self._taken >= self.limits.jobs + self.limits.waiting:
+            raise Refusal(429, "The server is busy with others; try again in a moment.")
+        self._taken += 1
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        try:
+            yield folder
+        finally:
+            self._taken -= 1
+            shutil.rmtree(folder, ignore_errors=True)
+
+    async def messages(self, task: Task, deadline: float) -> Messages:
+        """Do a task as soon as a process is free, until the deadline, by the loop's clock.
+
+        Raises Refusal where that comes to nothing.
+        """
+        async with _until(deadline, self.limits):
+            worker = await self._free.get()
+        settled = False
+        try:
+            async with _until(deadline, self.limits):
+                await worker.awake()
+            worker.do(task)
+            while not settled:
+                async with _until(deadline, self.limits):
+                    message = await worker.answer()
+                if settled := not worker.is_busy:
+                    self._free.put_nowait(worker)
+                if isinstance(message, Failed):
+                    raise Refusal(message.status, message.sentence)
+                yield message
+        except (EOFError, OSError) as error:
+            raise Refusal(
+                503, "The process at work was killed; is memory short? Try less at once."
+            ) from error
+        finally:
+            if not settled:
+                settling = asyncio.create_task(self._settle(worker))
+                self._settling.add(settling)
+                settling.add_done_callback(self._settling.discard)
+
+    async def _settle(self, worker: Worker) -> None:
+        """Stop what a process is at; replace it where it does not hear."""
+        with suppress(EOFError, OSError, TimeoutError):
+            await worker.awake()
+            if worker.is_busy:
+                worker.stop()
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                while worker.is_busy:
+                    await worker.answer()
+            self._free.put_nowait(worker)
+            return
+        self._workers.discard(worker)
+        worker.end()
+        self._employ()
+
+    def _employ(self) -> None:
+        worker = Worker()
+        self._workers.add(worker)
+        self._free.put_nowait(worker)
+
+
+@asynccontextmanager
+async def _until(deadline: float, limits: Limits) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout_at(deadline):
+            yield
+    except TimeoutError as error:
+        raise took_too_long(limits.work_seconds) from error
+
+
+async def _readable(connection: Connection) -> None:
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(connection.fileno(), ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(connection.fileno())
