@@ -25,7 +25,7 @@ class Averaged:
     def __init__(
         self, network: LearnedMethod, solver: OverlappedChambollePock, share: float = NETWORK_SHARE
     ) -> None:
-        self.model = network.model
+        self.network, self.model = network, network.model
         self._parts: tuple[tuple[Method, float], ...] = ((network, share), (solver, 1 - share))
         self.before = max(network.before, solver.before)
         self.after = max(network.after, solver.after)

@@ -20,8 +20,10 @@ from pdrn.audio.cells import Cells, FloatArray
 from pdrn.audio.files import opened
 from pdrn.audio.system import AudioError
 from pdrn.audio.writing import write
+from pdrn.restoring.averaged import Averaged
 from pdrn.restoring.learned import LearnedMethod
 from pdrn.restoring.levels import cells_of, step_of
+from pdrn.restoring.method import in_words
 from pdrn.restoring.overlapped import ITERATIONS
 from pdrn.restoring.restorer import Restorer
 
@@ -48,7 +50,8 @@ class _Restored:
     levels: str
     step: float | None
     model: str | None
-    """The network that did it, None for Chambolle-Pock."""
+    """The network that took part, if one did."""
+    restored_by: str
     sample_rate_hz: int
     seconds: float
 
@@ -76,7 +79,7 @@ class SoundTask:
         levels = self.wishes.description().levels_of(quantized, subtype)
         cells, step = cells_of(quantized, levels), step_of(levels)
         restorer = self.wishes.restorer(self.choice)
-        model = restorer.method_for(rate, step).model  # refuses what it is not for, before any answer
+        method = restorer.method_for(rate, step)  # refuses what it is not for, before any answer
         report(0.0)
         began = time.perf_counter()
         restored = restorer.restore_cells(
@@ -84,7 +87,18 @@ class SoundTask:
         )
         seconds = time.perf_counter() - began
         original = None if quantizer is None else samples
-        return _Restored(original, quantized, cells, restored, str(levels), step, model, rate, seconds)
+        return _Restored(
+            original,
+            quantized,
+            cells,
+            restored,
+            str(levels),
+            step,
+            method.model,
+            in_words(method.name, method.model),
+            rate,
+            seconds,
+        )
 
     def _read(self) -> tuple[NDArray[np.float64], int, str]:
         path = self.folder / UPLOAD
@@ -156,6 +170,7 @@ class Exploring(SoundTask):
             "levels": done.levels,
             "step": done.step,
             "model": done.model,
+            "restored_by": done.restored_by,
             "times_real_time": frames / done.sample_rate_hz / done.seconds,
             "violation": done.cells.violation(done.restored),
             "figures": _figures(done),
@@ -180,8 +195,9 @@ class Layering:
         report(0.0)
         rate, step = self.stretch.sample_rate_hz, self.stretch.step
         method = self.stretch.restorer(self.choice).method_for(rate, step)
-        if isinstance(method, LearnedMethod):
-            estimates = method.by_layer(cells)
+        network = method.network if isinstance(method, Averaged) else method
+        if isinstance(network, LearnedMethod):
+            estimates = network.by_layer(cells)
             numbers = list(range(1, len(estimates) + 1))
         else:
             numbers = _numbers(self.stretch.iterations or ITERATIONS)

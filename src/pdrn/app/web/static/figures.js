@@ -31,7 +31,7 @@ export function figures(list, facts) {
   rows.push([
     "Speed",
     `${number(facts.times_real_time, facts.times_real_time < 10 ? 1 : 0)}×`,
-    `real time, by ${facts.model ?? "Chambolle-Pock"}`,
+    `real time, by ${facts.restored_by}`,
   ]);
   rows.push([
     "Levels",
