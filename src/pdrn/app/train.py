@@ -20,7 +20,7 @@ def train(
     config: Annotated[
         str,
         typer.Argument(
-            help="TOML file, see docs/training.md; or speech-large, speech-small: how these were trained."
+            help="TOML file, see docs/training.md; or a name: speech-large, speech-small, minute."
         ),
     ],
     corpus: Annotated[

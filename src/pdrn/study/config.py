@@ -219,7 +219,7 @@ def from_complete_table(table: Mapping[str, Any]) -> Config:
 
 
 def names() -> list[str]:
-    """Return the names of the configurations that come along: those of the networks that are shipped."""
+    """Return the names of the configurations that come along."""
     return sorted(file.stem for file in NAMED.glob("*.toml"))
 
 
