@@ -48,11 +48,11 @@ def _facts(file: Path) -> dict[str, Any]:
 
     from pdrn.audio.detection import Undetected
     from pdrn.audio.files import opened
-    from pdrn.restoring.choosing import automatic
     from pdrn.restoring.description import Description
     from pdrn.restoring.levels import step_of
     from pdrn.restoring.method import in_words
     from pdrn.restoring.recording import LOOKED_AT
+    from pdrn.restoring.restorer import Restorer
 
     frames, peak, at_peak = 0, 0.0, 0
     head: list[Any] = []
@@ -69,8 +69,8 @@ def _facts(file: Path) -> dict[str, Any]:
     levels = advice = restored_by = None
     try:
         found = Description().levels_of(np.concatenate(head, axis=-1), header.subtype)
-        model = automatic(header.sample_rate_hz, step_of(found))
-        levels, restored_by = str(found), in_words(*("both", model.name) if model else ("cp", None))
+        method = Restorer().method_for(header.sample_rate_hz, step_of(found))
+        levels, restored_by = str(found), in_words(method.name, method.model)
     except Undetected as reason:
         advice = str(reason)
     return {

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from pdrn.convex import L1
 from pdrn.convex.arrays import Array, namespace, zeros
+from pdrn.convex.convolution import views
 from pdrn.nets.maps import Map
 
 FAINT = 1e-6
@@ -64,10 +65,10 @@ class Spectrum:
 
 def _with_neighbours(seen: Array, before: int) -> Array:
     """Put ``VIEWS`` neighbouring views side by side, so many of them earlier ones; zeros beyond the ends."""
-    count, channels = seen.shape
+    channels = seen.shape[-1]
     earlier, later = zeros((before, channels), seen), zeros((VIEWS - 1 - before, channels), seen)
     padded = namespace(seen).concatenate([earlier, seen, later], 0)
-    return namespace(seen).concatenate([padded[i : i + count] for i in range(VIEWS)], -1)
+    return views(padded.reshape(-1), VIEWS * channels, channels)
 
 
 def _smoothed(power: Array) -> Array:

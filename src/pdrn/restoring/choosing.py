@@ -14,7 +14,7 @@ from pdrn.restoring.trained import Model
 MethodName = Literal["auto", "both", "network", "cp"]
 
 FINEST_STEP = 2 / 2**9
-"""Where levels are closer than this, Chambolle-Pock does as well as a network."""
+"""Networks have learned from levels about as close as this, and from no closer ones."""
 
 _ROUNDING = 1 + 1e-3  # a step that was detected may be a little off
 

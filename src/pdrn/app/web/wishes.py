@@ -8,13 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pdrn.app.web.limits import Refusal, sentence
 from pdrn.app.web.methods import AUTOMATIC, MOST_ITERATIONS, Choice
-from pdrn.audio.g711 import ALaw, MuLaw
 from pdrn.audio.quantizers import MidRise, Quantizer
 from pdrn.restoring.description import Description
-from pdrn.restoring.levels import Levels
+from pdrn.restoring.levels import LAWS, Levels
 from pdrn.restoring.restorer import Restorer
-
-LAWS: dict[str, Quantizer] = {"mulaw": MuLaw(), "alaw": ALaw()}
 
 Iterations = Annotated[
     int | None,
