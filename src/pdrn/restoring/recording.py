@@ -37,9 +37,9 @@ class Report:
     output: str
     levels: str
     method: str
-    """How it was restored: "network", or "cp" for Chambolle-Pock."""
+    """How it was restored: "network", "cp" for Chambolle-Pock, or "both"."""
     model: str | None
-    """The name of the network, if it was one."""
+    """The name of the network, if one took part."""
     sample_rate_hz: int
     channels: int
     frames: int
