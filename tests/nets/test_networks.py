@@ -253,7 +253,6 @@ def test_multiplications_are_counted(plan, shape, products):
         (lambda: PrimalDual(16, 2), "needs a DenseMap or a ConvolutionalMap"),
         (lambda: DenseMap(0), "samples must be"),
         (lambda: ConvolutionalMap(4, 10, 4), "whole number of hops"),
-        (lambda: PrimalDual(WIDE, 2).start(None), "a dictionary of your own"),
     ],
 )
 def test_plans_that_make_no_sense_are_refused(make, message):
@@ -458,3 +457,12 @@ def test_limits_of_several_threads_do_not_disturb_each_other():
     with pytest.raises(KeyError), limited(1):
         raise KeyError
     assert blas_threads() == before
+
+
+@pytest.mark.parametrize("coefficients", [5, 8, 12, 32])
+def test_a_cosine_transform_of_any_size_has_norm_one(coefficients):
+    K, norm = DenseMap(8, coefficients).dictionary()
+    assert K.shape == (coefficients, 8)
+    assert norm == 1.0
+    gram = K.T @ K if coefficients >= 8 else K @ K.T
+    np.testing.assert_allclose(gram, np.eye(min(8, coefficients)), atol=1e-12)

@@ -19,6 +19,7 @@ from pdrn.app import (
     reproduce,
     restore,
     serve,
+    study,
     train,
 )
 from pdrn.app.ending import end_in_order
@@ -45,6 +46,7 @@ app.command(epilog=serve.EXAMPLES)(serve.serve)
 app.command(epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command(epilog=train.EXAMPLES)(train.train)
 app.command(epilog=reproduce.EXAMPLES)(reproduce.reproduce)
+app.command(epilog=study.EXAMPLES)(study.study)
 app.command(epilog=report.EXAMPLES)(report.report)
 app.command()(env.env)
 

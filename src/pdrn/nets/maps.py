@@ -78,14 +78,13 @@ class DenseMap:
         return y @ kernel
 
     def dictionary(self) -> tuple[np.ndarray[Any, Any], float]:
-        """Return the paper's dictionary, the orthonormal cosine transform, and its norm."""
-        if self.coefficients != self.samples:
-            raise ValueError(
-                f"a cosine transform has as many coefficients as samples, not {self.coefficients} and "
-                f"{self.samples}; start at a dictionary of your own: starts.chambolle_pock(..., dictionary=K)"
-            )
-        n = self.samples
-        k, t = np.arange(n)[:, None], np.arange(n) + 0.5
+        """Return the paper's dictionary, the orthonormal cosine transform, and its norm.
+
+        More coefficients than samples are the cosine transform of so many, of signals that end in zeros: a
+        tight frame. Fewer are the lower frequencies.
+        """
+        n = max(self.samples, self.coefficients)
+        k, t = np.arange(self.coefficients)[:, None], np.arange(self.samples) + 0.5
         matrix = math.sqrt(2 / n) * np.cos(np.pi / n * k * t)
         matrix[0] /= math.sqrt(2)
         return matrix, 1.0

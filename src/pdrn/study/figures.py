@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import matplotlib
@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator
 
 from pdrn.audio.frames import cut
+from pdrn.study.comparison import interval
 from pdrn.study.paper import TABLE_1, Kind
 from pdrn.study.tables import Place, Table
 
@@ -30,6 +31,7 @@ STYLE: dict[Any, Any] = {
 }
 COLOURS = {"signal": "#222222", "cells": "#d9dee5", "QU": "#8a94a3", "CP 25": "#c2800f", "PDN": "#2a78b5"}
 COLOURS["PDRN"] = "#c8452e"
+PALETTE = ("#8a94a3", "#2a78b5", "#c8452e", "#c2800f")
 
 SAMPLES_SHOWN = 80
 
@@ -132,6 +134,35 @@ def spectrograms(example: Arrays, frame_length: int = 512, hop: int = 64) -> Fig
             panel.set_ylabel("kHz")
         panels[-1].set_xlabel("time / s")
         figure.colorbar(image, ax=list(panels), label="dB", pad=0.01)
+        return figure
+
+
+def extrapolation(outcomes: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw what is left of the error over the number of layers, a line for each kind of extrapolation."""
+    panels = sorted({(each["labels"]["map"], each["labels"]["network"]) for each in outcomes}, reverse=True)
+    thetas = list(dict.fromkeys(each["labels"]["theta"] for each in outcomes))
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(8, 3 * -(-len(panels) // 2)), layout="constrained")
+        axes = figure.subplots(-(-len(panels) // 2), 2, squeeze=False)
+        for panel, (map, network) in zip(axes.flat, panels, strict=False):
+            panel.set_title(f"{network}, {map}")
+            for place, (theta, colour) in enumerate(zip(thetas, PALETTE, strict=False)):
+                shown = [
+                    (each["labels"]["layers"], *interval(each["dev_ratio"]))
+                    for each in outcomes
+                    if (each["labels"]["map"], each["labels"]["network"], each["labels"]["theta"])
+                    == (map, network, theta)
+                ]
+                layers, means, halves = (np.array(part, float) for part in zip(*shown, strict=True))
+                beside = layers * (1 + 0.02 * (place - 1.5))  # so that intervals do not hide each other
+                style = {"color": colour, "lw": 1.2, "marker": "o", "ms": 3, "capsize": 2}
+                panel.errorbar(beside, means, np.nan_to_num(halves), label=f"theta {theta}", **style)
+            panel.set_xscale("log")
+            panel.set_xticks(layers, [f"{count:g}" for count in layers], minor=False)
+            panel.minorticks_off()
+            panel.set_xlabel("layers")
+            panel.set_ylabel("MSE ratio, development")
+        figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside upper right", ncols=len(thetas))
         return figure
 
 

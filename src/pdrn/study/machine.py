@@ -6,11 +6,10 @@ operands: what would be left if everything else were free.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -76,7 +75,6 @@ def repeatable(threads: int) -> Iterator[None]:
         torch.set_num_threads(threads)
         torch.use_deterministic_algorithms(True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-        _keep_freed_memory()
         yield
 
 
@@ -87,12 +85,3 @@ def _restored(get: Callable[[], Any], put: Callable[[Any], Any]) -> Iterator[Non
         yield
     finally:
         put(before)
-
-
-def _keep_freed_memory() -> None:
-    """Let glibc keep freed memory: else every step gets, and zeroes, fresh pages for every gradient."""
-    mmap_threshold, trim_threshold, most = -3, -1, 2**31 - 1
-    with suppress(OSError, AttributeError):
-        libc = ctypes.CDLL("libc.so.6")
-        libc.mallopt(mmap_threshold, 2**30)
-        libc.mallopt(trim_threshold, most)

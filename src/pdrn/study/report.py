@@ -17,6 +17,8 @@ import safetensors.numpy
 from pdrn.audio.placing import whole_or_gone
 from pdrn.nets import Architecture
 from pdrn.study import page
+from pdrn.study.compared import comparisons
+from pdrn.study.comparison import kept
 from pdrn.study.page import Compared, Grid, Picture, Section
 from pdrn.study.paper import KINDS, TABLE_1, TABLE_2
 from pdrn.study.runs import runs_in
@@ -57,7 +59,8 @@ def markdown(
 def _other_networks(runs: str | os.PathLike[str]) -> list[Section]:
     """Return a section about the networks that are not in Table 1, if there are any."""
     rows: list[list[str | Compared]] = []
-    for result in others(runs_in(runs)):
+    compared = {name for each in kept(runs).values() for name in each.get("runs", ())}
+    for result in others(run for run in runs_in(runs) if run.name not in compared):
         record, best = result.run.record() or {}, result.best
         bits = result.config.data.bits
         rows.append(
@@ -110,13 +113,13 @@ def write_report(runs: str | os.PathLike[str], out: str | os.PathLike[str]) -> P
     """Write report.md, report.html and the figures, and return the page's path."""
     folder, sections = Path(out), []
     found, rest = findings_in(runs), _other_networks(runs)
-    if not found and not rest:
+    if not found and not rest and not kept(runs):
         raise ValueError(f"{runs} holds no finished run; make some with pdrn reproduce or pdrn train")
     folder.mkdir(parents=True, exist_ok=True)
     for each in found:
         drawn = section(each, ALL)
         sections.append(Section(drawn.title, drawn.text, [*drawn.parts, *_pictures(each, folder)]))
-    sections += rest
+    sections += [*_comparisons(runs, folder), *rest]
     for name, contents in (
         ("report.md", page.as_markdown(sections)),
         ("report.html", page.as_html(sections)),
@@ -230,15 +233,33 @@ def _pictures(found: Findings, folder: Path) -> list[Picture]:
     if found.example is not None:
         drawn.append(("waveform", "A few milliseconds in their cells.", figures.waveform(found.example)))
         drawn.append(("spectrograms", "Before and after.", figures.spectrograms(found.example)))
-    pictures = []
-    for name, caption, figure in drawn:
-        name = f"{found.setting.name}-{name}"
-        contents = figures.rendered(figure)
-        for kind, file in contents.items():
-            with whole_or_gone(folder / f"{name}.{kind}", overwrite=True) as stream:
-                stream.write(file)
-        pictures.append(Picture(caption, f"{name}.png", base64.b64encode(contents["svg"]).decode()))
-    return pictures
+    name = found.setting.name
+    return [_picture(folder, f"{name}-{end}", caption, figure) for end, caption, figure in drawn]
+
+
+def _comparisons(runs: str | os.PathLike[str], folder: Path) -> list[Section]:
+    """Return a section about each comparison, with the figure of that of extrapolation."""
+    from pdrn.study import figures
+
+    sections = comparisons(runs)
+    if "extrapolation" in sections:
+        told = sections["extrapolation"]
+        figure = figures.extrapolation(kept(runs)["extrapolation"]["outcomes"])
+        caption = "What extrapolation does: means over the seeds, and their intervals of 95 %."
+        picture = _picture(folder, "extrapolation", caption, figure)
+        sections["extrapolation"] = Section(told.title, told.text, [*told.parts, picture])
+    return list(sections.values())
+
+
+def _picture(folder: Path, name: str, caption: str, figure: Any) -> Picture:
+    """Write a figure beside the page, as PNG and SVG."""
+    from pdrn.study.figures import rendered
+
+    contents = rendered(figure)
+    for kind, file in contents.items():
+        with whole_or_gone(folder / f"{name}.{kind}", overwrite=True) as stream:
+            stream.write(file)
+    return Picture(caption, f"{name}.png", base64.b64encode(contents["svg"]).decode())
 
 
 def _time(seconds: float) -> str:

@@ -1,0 +1,79 @@
+"""The command ``pdrn study``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pdrn.app.options import CorpusFolder, RunsFolder
+from pdrn.app.studying import numbers, require, scanned
+
+EXAMPLES = """\b
+For example:
+  pdrn study neighbours --corpus ieee --out runs
+  pdrn study extrapolation --corpus ieee --depths 2,5,10 --seeds 3"""
+
+
+def study(
+    what: Annotated[str, typer.Argument(help="neighbours or extrapolation.")],
+    corpus: CorpusFolder,
+    epochs: Annotated[int, typer.Option(min=1, help="How long; of the first network for neighbours.")] = 12,
+    depths: Annotated[str, typer.Option(help="Numbers of layers, for extrapolation.")] = "2,5,10",
+    rates: Annotated[
+        str, typer.Option(help="Comma-separated learning rates: the best for each counts.")
+    ] = "3e-4,1e-3",
+    seeds: Annotated[int, typer.Option(min=1, help="How many times, each from another seed.")] = 1,
+    bits: Annotated[int, typer.Option(min=1, max=24, help="Bit depth of the quantizer.")] = 5,
+    frame_length: Annotated[int, typer.Option(min=8, help="Samples of a frame.")] = 1024,
+    batches: Annotated[int, typer.Option(min=1, help="Batches of an epoch, for extrapolation.")] = 500,
+    threads: Annotated[int, typer.Option(min=0, help="0: what is fastest just now.")] = 0,
+    out: RunsFolder = Path("runs"),
+) -> None:
+    """Compare networks on the same task: neighbours in equal time, extrapolation in equal steps."""
+    if what not in ("neighbours", "extrapolation"):
+        raise ValueError(f"there are neighbours and extrapolation to study, not {what!r}")
+    require("torch", "train")
+    require("matplotlib", "report")
+    from pdrn.app.training import display
+    from pdrn.study import comparison, entrants
+    from pdrn.study.compared import markdown
+    from pdrn.study.machine import fastest_threads
+    from pdrn.study.runs import run_for
+    from pdrn.study.train import train
+
+    index, threads = scanned(corpus), threads or fastest_threads()
+    if what == "neighbours":
+        networks = entrants.neighbours(frame_length, bits)
+    else:
+        networks = entrants.extrapolation(frame_length, bits, numbers(depths, int, "depths"), batches)
+    asked = {
+        "networks": [entrant.name for entrant in networks],
+        "corpus": index.folder.resolve().name,
+        "corpus_sha256": index.checksum,
+        "bits": bits,
+        "frame_length": frame_length,
+        "epochs": epochs,
+    }
+    known = comparison.kept(out).get(what, {})
+    if known.get("asked") != asked:
+        equal = (epochs * batches,) * len(networks)
+        timed = what == "neighbours"
+        steps = comparison.in_equal_time(networks, index, epochs, threads) if timed else equal
+        known = {"asked": asked, "steps": steps}
+        comparison.keep(out, what, known)
+    contest = comparison.Comparison(
+        networks, tuple(known["steps"]), tuple(numbers(rates, float, "rates")), tuple(range(seeds))
+    )
+    runs = contest.runs()
+    for number, (entrant, config) in enumerate(runs, 1):
+        rate = config.optimiser.learning_rate
+        title = f"{number}/{len(runs)}  {entrant.name}, learning rate {rate:g}, seed {config.seed}"
+        with display(title) as watcher:
+            train(config, index, out, threads=threads, watcher=watcher)
+    found = comparison.outcomes(contest, index, out)
+    names = [run_for(config, index.checksum, out).name for _, config in runs]
+    comparison.keep(out, what, known | {"runs": names, "outcomes": [asdict(each) for each in found]})
+    print(markdown(out, what))

@@ -1,0 +1,184 @@
+"""Comparisons: networks on the same task, each trained for the same time or the same number of steps.
+
+Where several learning rates are tried, a network counts with the one that is best for it on the development
+set; where several seeds are, errors are means with an interval of 95 %.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pdrn.audio.corpus import Corpus
+from pdrn.audio.placing import whole_or_gone
+from pdrn.study.config import Budget, Config
+from pdrn.study.data import TrainingData
+from pdrn.study.evaluate import evaluate
+from pdrn.study.methods import network_method
+from pdrn.study.runs import Run, run_for
+
+ROUNDS = 12
+"""How many steps of each network are timed, in turn: a busy machine then slows down all of them."""
+
+WARM_UP = 2
+"""The first of these do not count."""
+
+Labels = Mapping[str, str | int]
+"""What tells a network from the others, by heading."""
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A network in a comparison; its seed, learning rate and length are the comparison's."""
+
+    labels: Labels
+    config: Config
+
+    @property
+    def name(self) -> str:
+        """All labels in a row."""
+        return ", ".join(f"{heading} {label}" for heading, label in self.labels.items())
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Networks, and how long, with which learning rates and from which seeds each of them is trained."""
+
+    entrants: tuple[Entrant, ...]
+    steps: tuple[int, ...]
+    """How long, for each entrant."""
+    rates: tuple[float, ...]
+    seeds: tuple[int, ...]
+
+    def runs(self) -> list[tuple[Entrant, Config]]:
+        """Return all runs that it takes."""
+        return [
+            (entrant, self.config(index, rate, seed))
+            for seed in self.seeds
+            for index, entrant in enumerate(self.entrants)
+            for rate in self.rates
+        ]
+
+    def config(self, index: int, rate: float, seed: int) -> Config:
+        """Return the run of the entrant at an index."""
+        config, budget = self.entrants[index].config, Budget(steps=self.steps[index])
+        optimiser = dataclasses.replace(config.optimiser, learning_rate=rate)
+        return dataclasses.replace(config, seed=seed, optimiser=optimiser, budget=budget)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an entrant reached, with the learning rate that is best for it."""
+
+    labels: Labels
+    parameters: int
+    steps: int
+    learning_rate: float
+    dev_ratio: tuple[float, ...]
+    """What is left of the quantization error on the development set, for each seed."""
+    test_ratio: tuple[float, ...]
+    """The same on the test set."""
+    test_snr: tuple[float, ...]
+    """The signal-to-noise ratio there in dB."""
+    theta: tuple[tuple[float, ...], ...] = ()
+    """The extrapolation that was learned, for each seed, where it was."""
+
+
+def in_equal_time(entrants: Sequence[Entrant], corpus: Corpus, epochs: int, threads: int) -> tuple[int, ...]:
+    """Return how many steps of each entrant take as long as so many epochs of the first."""
+    from pdrn.study.learner import Learner
+    from pdrn.study.machine import repeatable
+
+    data = [TrainingData.read(corpus, entrant.config) for entrant in entrants]
+    times = np.empty((ROUNDS, len(entrants)))
+    with repeatable(threads):
+        learners = [Learner(entrant.config, ROUNDS) for entrant in entrants]
+        batches = [next(each.batches(0)) for each in data]
+        for turn in times:
+            for place, (learner, batch) in enumerate(zip(learners, batches, strict=True)):
+                begin = time.perf_counter()
+                learner.learn(batch)
+                turn[place] = time.perf_counter() - begin
+    seconds = np.median(times[WARM_UP:], axis=0)
+    steps = epochs * data[0].steps_per_epoch * seconds[0] / seconds
+    return tuple(max(1, round(count)) for count in steps)
+
+
+def outcomes(comparison: Comparison, corpus: Corpus, out: str | os.PathLike[str]) -> list[Outcome]:
+    """Return what came of a comparison whose runs are all done; the test set is measured now."""
+    found = []
+    for index, entrant in enumerate(comparison.entrants):
+        by_rate = {
+            rate: [
+                run_for(comparison.config(index, rate, seed), corpus.checksum, out)
+                for seed in comparison.seeds
+            ]
+            for rate in comparison.rates
+        }
+        dev = {rate: tuple(map(_dev_ratio, runs)) for rate, runs in by_rate.items()}
+        rate = min(dev, key=lambda rate: float(np.mean(dev[rate])))
+        tested = [_on_test_set(run, corpus) for run in by_rate[rate]]
+        found.append(
+            Outcome(
+                labels=entrant.labels,
+                parameters=entrant.config.architecture.parameter_count,
+                steps=comparison.steps[index],
+                learning_rate=rate,
+                dev_ratio=dev[rate],
+                test_ratio=tuple(ratio for ratio, _ in tested),
+                test_snr=tuple(snr for _, snr in tested),
+                theta=tuple(theta for run in by_rate[rate] if (theta := _theta(run))),
+            )
+        )
+    return found
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the mean and half the width of its interval of 95 %, which is NaN for a single value.
+
+    >>> mean, half = interval([1.0, 2.0, 3.0])
+    >>> round(mean, 2), round(half, 2)
+    (2.0, 2.48)
+    """
+    from scipy.stats import t
+
+    mean, count = float(np.mean(values)), len(values)
+    if count < 2:
+        return mean, math.nan
+    return mean, float(t.ppf(0.975, count - 1) * np.std(values, ddof=1) / math.sqrt(count))
+
+
+def keep(out: str | os.PathLike[str], name: str, contents: Mapping[str, Any]) -> None:
+    """Write what is known of a comparison."""
+    Path(out).mkdir(parents=True, exist_ok=True)
+    with whole_or_gone(Path(out) / f"comparison-{name}.json", overwrite=True) as stream:
+        stream.write(json.dumps(contents, indent=1).encode())
+
+
+def kept(out: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
+    """Return what is known of the comparisons in a folder, by name."""
+    paths = sorted(Path(out).glob("comparison-*.json"))
+    return {path.stem.removeprefix("comparison-"): json.loads(path.read_text()) for path in paths}
+
+
+def _dev_ratio(run: Run) -> float:
+    return float(min(entry["dev_ratio"] for entry in run.whole_log()))
+
+
+def _theta(run: Run) -> tuple[float, ...]:
+    return tuple(float(value) for value in run.best().weights.get("theta", ()))
+
+
+def _on_test_set(run: Run, corpus: Corpus) -> tuple[float, float]:
+    data = run.config().data
+    row = next(evaluate(corpus, "test", int(data.bits[0]), {"": network_method(run.best(), data.unit)}))
+    return row.ratio, row.snr

@@ -1,0 +1,110 @@
+"""Comparisons: who enters, how long each is trained, and what is said of it."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from pdrn.study import comparison, entrants
+from pdrn.study.compared import comparisons, markdown
+from pdrn.study.comparison import Comparison, interval
+from pdrn.study.data import TrainingData
+from pdrn.study.report import write_report
+from pdrn.study.runs import run_for, runs_in
+from pdrn.study.train import train
+
+FRAME = 32
+
+
+@pytest.fixture(scope="module")
+def extrapolation():
+    networks = entrants.extrapolation(FRAME, 5, (2,), batches=2)
+    some = [entrant for entrant in networks if entrant.labels["map"] == "dense"][:4]
+    return Comparison(tuple(some), (4,) * len(some), (1e-3, 1e-2), (0, 1))
+
+
+@pytest.fixture(scope="module")
+def done(extrapolation, corpus, tmp_path_factory):
+    """A folder in which all runs of the comparison came to their end."""
+    out = tmp_path_factory.mktemp("compared")
+    for _, config in extrapolation.runs():
+        train(config, corpus, out, threads=1)
+    return out
+
+
+def test_neighbours_have_as_many_weights_as_the_first_where_their_kind_allows():
+    networks = entrants.neighbours(1024, 5)
+    counts = {each.labels["network"]: each.config.architecture.parameter_count for each in networks}
+    unlike = {name for name, count in counts.items() if not 0.95 < count / counts["PDN"] < 1.05}
+    assert unlike == {"PDN, tied", "learned primal-dual"}
+
+
+def test_every_kind_of_extrapolation_meets_every_kind_of_network():
+    networks = entrants.extrapolation(256, 5, (2, 5), batches=7)
+    assert len({each.name for each in networks}) == 4 * 2 * 2 * 2
+    for each in networks:
+        assert each.config.data.length * each.config.optimiser.batch_size == 256 * 128
+        assert each.config.data.batches == 7
+
+
+def test_steps_are_shared_out_by_the_time_that_they_take(corpus):
+    small, large = entrants.neighbours(16, 5)[0], entrants.neighbours(512, 5)[0]
+    steps = comparison.in_equal_time([small, large], corpus, epochs=1, threads=1)
+    assert steps[0] == TrainingData.read(corpus, small.config).steps_per_epoch
+    assert steps[1] < steps[0] / 2
+
+
+def test_a_network_counts_with_the_learning_rate_that_is_best_on_dev(extrapolation, done, corpus):
+    found = comparison.outcomes(extrapolation, corpus, done)
+    assert len(found) == len(extrapolation.entrants)
+    for index, outcome in enumerate(found):
+        for rate in extrapolation.rates:
+            runs = [
+                run_for(extrapolation.config(index, rate, seed), corpus.checksum, done) for seed in (0, 1)
+            ]
+            ratios = [min(entry["dev_ratio"] for entry in run.log()) for run in runs]
+            assert np.mean(outcome.dev_ratio) <= np.mean(ratios)
+            if rate == outcome.learning_rate:
+                assert list(outcome.dev_ratio) == ratios
+        assert len(outcome.test_ratio) == len(outcome.test_snr) == 2
+        assert all(0 < ratio < 2 for ratio in outcome.test_ratio)
+
+
+def test_what_was_learned_of_extrapolation_is_told(extrapolation, done, corpus):
+    found = {each.labels["theta"]: each.theta for each in comparison.outcomes(extrapolation, corpus, done)}
+    assert found["0"] == found["1"] == ()
+    assert [len(theta) for theta in found["learned"]] == [1, 1]
+    assert [len(theta) for theta in found["per layer"]] == [2, 2]
+    assert any(value != 1 for theta in found["learned"] for value in theta)
+
+
+def test_a_report_has_the_means_and_their_intervals(extrapolation, done, corpus):
+    found = comparison.outcomes(extrapolation, corpus, done)
+    asked = {"corpus": "speech", "corpus_sha256": corpus.checksum, "bits": 5, "frame_length": FRAME}
+    known = {"asked": asked | {"epochs": 2}, "steps": extrapolation.steps}
+    comparison.keep(done, "extrapolation", known)
+    assert comparisons(done) == {}  # it did not come to its end yet
+    comparison.keep(done, "extrapolation", known | {"outcomes": [dataclasses.asdict(each) for each in found]})
+    rows = [line for line in markdown(done, "extrapolation").splitlines() if line.startswith("| dense")]
+    assert len(rows) == len(found)
+    mean, half = interval(found[0].dev_ratio)
+    assert f"{mean:.4f} ± {half:.4f}" in rows[0]
+    assert len(runs_in(done)) == len(extrapolation.runs())
+
+
+def test_a_report_draws_extrapolation_and_does_not_list_its_runs_again(extrapolation, done, corpus):
+    found = [dataclasses.asdict(each) for each in comparison.outcomes(extrapolation, corpus, done)]
+    asked = {"corpus": "speech", "corpus_sha256": corpus.checksum, "bits": 5, "frame_length": FRAME}
+    known = {"asked": asked | {"epochs": 2}, "runs": [run.name for run in runs_in(done)], "outcomes": found}
+    comparison.keep(done, "extrapolation", known)
+    write_report(done, done / "report")
+    text = (done / "report" / "report.md").read_text()
+    assert "(extrapolation.png)" in text
+    assert (done / "report" / "extrapolation.png").stat().st_size > 10_000
+    assert "Other networks" not in text
+
+
+def test_a_single_value_has_no_interval():
+    assert interval([3.0])[0] == 3.0
+    assert math.isnan(interval([3.0])[1])
