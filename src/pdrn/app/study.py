@@ -14,41 +14,46 @@ from pdrn.app.studying import numbers, require, scanned
 EXAMPLES = """\b
 For example:
   pdrn study neighbours --corpus ieee --out runs
-  pdrn study extrapolation --corpus ieee --depths 2,5,10 --seeds 3"""
+  pdrn study extrapolation --corpus ieee --frame-length 256 --epochs 4 --seeds 3
+  pdrn study iterating --corpus ieee --frame-length 256 --epochs 4 --depths 5,10"""
 
 
 def study(
-    what: Annotated[str, typer.Argument(help="neighbours or extrapolation.")],
+    what: Annotated[str, typer.Argument(help="neighbours, extrapolation or iterating.")],
     corpus: CorpusFolder,
     epochs: Annotated[int, typer.Option(min=1, help="How long; of the first network for neighbours.")] = 12,
-    depths: Annotated[str, typer.Option(help="Numbers of layers, for extrapolation.")] = "2,5,10",
+    depths: Annotated[str, typer.Option(help="Numbers of layers, but for neighbours.")] = "2,5,10",
     rates: Annotated[
         str, typer.Option(help="Comma-separated learning rates: the best for each counts.")
     ] = "3e-4,1e-3",
     seeds: Annotated[int, typer.Option(min=1, help="How many times, each from another seed.")] = 1,
     bits: Annotated[int, typer.Option(min=1, max=24, help="Bit depth of the quantizer.")] = 5,
     frame_length: Annotated[int, typer.Option(min=8, help="Samples of a frame.")] = 1024,
-    batches: Annotated[int, typer.Option(min=1, help="Batches of an epoch, for extrapolation.")] = 500,
+    batches: Annotated[int, typer.Option(min=1, help="Batches of an epoch, but for neighbours.")] = 500,
     threads: Annotated[int, typer.Option(min=0, help="0: what is fastest just now.")] = 0,
     out: RunsFolder = Path("runs"),
 ) -> None:
-    """Compare networks on the same task: neighbours in equal time, extrapolation in equal steps."""
-    if what not in ("neighbours", "extrapolation"):
-        raise ValueError(f"there are neighbours and extrapolation to study, not {what!r}")
+    """Compare networks on the same task: neighbours in equal time, others in equal steps."""
+    if what not in ("neighbours", "extrapolation", "iterating"):
+        raise ValueError(f"there are neighbours, extrapolation and iterating to study, not {what!r}")
     require("torch", "train")
     require("matplotlib", "report")
     from pdrn.app.training import display
     from pdrn.study import comparison, entrants
     from pdrn.study.compared import markdown
+    from pdrn.study.iterating import iterated
     from pdrn.study.machine import fastest_threads
     from pdrn.study.runs import run_for
     from pdrn.study.train import train
 
     index, threads = scanned(corpus), threads or fastest_threads()
+    layers = numbers(depths, int, "depths")
     if what == "neighbours":
         networks = entrants.neighbours(frame_length, bits)
+    elif what == "extrapolation":
+        networks = entrants.extrapolation(frame_length, bits, layers, batches)
     else:
-        networks = entrants.extrapolation(frame_length, bits, numbers(depths, int, "depths"), batches)
+        networks = entrants.iterating(frame_length, bits, layers, batches)
     asked = {
         "networks": [entrant.name for entrant in networks],
         "corpus": index.folder.resolve().name,
@@ -74,6 +79,8 @@ def study(
         with display(title) as watcher:
             train(config, index, out, threads=threads, watcher=watcher)
     found = comparison.outcomes(contest, index, out)
-    names = [run_for(config, index.checksum, out).name for _, config in runs]
+    if what == "iterating":
+        found = [iterated(outcome, index, out) for outcome in found]
+    names = [run_for(config, index.checksum, out).folder.name for _, config in runs]
     comparison.keep(out, what, known | {"runs": names, "outcomes": [asdict(each) for each in found]})
     print(markdown(out, what))

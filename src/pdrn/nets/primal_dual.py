@@ -159,10 +159,11 @@ class PrimalDual(Architecture):
         box = map_arrays(cells, lambda bound: self.map.lay_out(bound, self._gap))
         activations = Activations.at(box.centre)
         priors: Iterator[L1] = iter(())
-        for layer, block in enumerate(self.blocks(weights)):
+        for layer in range(self.depth):
             if layer % self._layers_per_stage == 0:
                 priors = self.priors(layer // self._layers_per_stage, weights, activations.x)
-            activations = block(next(priors), box, activations)
+            # Made now and not before: whoever learns the last layers alone has gradients switched on by now.
+            activations = self._block(layer, weights)(next(priors), box, activations)
             yield activations
 
     def priors(self, stage: int, weights: Weights, x: Array) -> Iterator[L1]:

@@ -17,6 +17,8 @@ TEXTS = {
     "neighbours": "Primal-dual networks and their neighbours, about as many weights each where their kind "
     "allows that, every one trained for the time that the first takes for its epochs.",
     "extrapolation": "Every network with every kind of extrapolation, each trained for as many steps.",
+    "iterating": "Networks whose last block is repeated beyond the depth that they were trained with. What a "
+    "training step remembers is what it keeps in memory for its gradient, weights aside.",
 }
 
 
@@ -55,11 +57,29 @@ def _grid(outcomes: Sequence[Mapping[str, Any]]) -> Grid:
             _with_interval(outcome["test_ratio"], 4),
             _with_interval(outcome["test_snr"], 2),
         ]
-        rows.append([*row, _mean_theta(outcome["theta"])] if learned else [*row])
+        row += [_mean_theta(outcome["theta"])] if learned else []
+        row += _iterated(outcome["course"], outcome["labels"]["layers"]) if outcome["course"] else []
+        rows.append([*row])
     caption = "The epoch and the learning rate that are best on the development set." + (
         f" Means over {seeds} seeds, and half the width of their interval of 95 %." if seeds > 1 else ""
     )
-    return Grid(caption, [*header, "theta that was learned"] if learned else header, rows)
+    header += ["theta that was learned"] if learned else []
+    if outcomes[0]["course"]:
+        header += [
+            "best iteration",
+            "ratio there",
+            "ratio at twice the depth",
+            "at ten times",
+            "remembered / MB",
+        ]
+    return Grid(caption, header, rows)
+
+
+def _iterated(course: Mapping[str, Any], depth: int) -> list[str]:
+    ratios = course["ratio"]
+    best = int(np.argmin(ratios))
+    shown = (ratios[best], ratios[2 * depth - 1], ratios[-1])
+    return [str(best + 1), *(f"{ratio:.4f}" for ratio in shown), f"{course['remembered_bytes'] / 1e6:.1f}"]
 
 
 def _with_interval(values: Sequence[float], digits: int) -> str:

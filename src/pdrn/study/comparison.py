@@ -89,8 +89,12 @@ class Outcome:
     """The same on the test set."""
     test_snr: tuple[float, ...]
     """The signal-to-noise ratio there in dB."""
+    runs: tuple[str, ...]
+    """The run folder of each seed."""
     theta: tuple[tuple[float, ...], ...] = ()
     """The extrapolation that was learned, for each seed, where it was."""
+    course: dict[str, Any] | None = None
+    """What it does beyond its training, where that was measured."""
 
 
 def in_equal_time(entrants: Sequence[Entrant], corpus: Corpus, epochs: int, threads: int) -> tuple[int, ...]:
@@ -136,6 +140,7 @@ def outcomes(comparison: Comparison, corpus: Corpus, out: str | os.PathLike[str]
                 dev_ratio=dev[rate],
                 test_ratio=tuple(ratio for ratio, _ in tested),
                 test_snr=tuple(snr for _, snr in tested),
+                runs=tuple(run.folder.name for run in by_rate[rate]),
                 theta=tuple(theta for run in by_rate[rate] if (theta := _theta(run))),
             )
         )

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from pdrn.nets import Architecture
+from pdrn.nets import Architecture, PrimalDual
 from pdrn.nets.checkpoint import KINDS, Unit
 
 RECIPES: dict[str, dict[str, Any]] = {
@@ -112,9 +112,12 @@ class Loss:
     """The paper's lambda."""
     regularised: Literal["kernels", "all"] = "kernels"
     """Whose squares count: those of matrices, or of biases and steps too."""
+    last_layers: int = 0
+    """Gradients go through so many last layers, which saves memory; 0 is all. For tied networks."""
 
     def __post_init__(self) -> None:
         _require(0 <= self.regularisation < math.inf, "regularisation must be a number >= 0")
+        _require(self.last_layers >= 0, "last_layers cannot be negative")
 
 
 @dataclass(frozen=True)
@@ -182,6 +185,11 @@ class Config:
 
     def __post_init__(self) -> None:
         _require(self.seed >= 0, f"seed must be at least 0, got {self.seed}")
+        plan, last = self.architecture, self.loss.last_layers
+        _require(
+            not last or (isinstance(plan, PrimalDual) and plan.tying == "tied" and last <= plan.depth),
+            "loss.last_layers is for tied primal-dual networks: others have layers that would never learn",
+        )
 
 
 def run_name(config: Config, corpus_sha256: str) -> str:

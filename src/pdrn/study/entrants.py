@@ -1,4 +1,4 @@
-"""Who enters the comparisons: the neighbours of primal-dual networks, and every kind of extrapolation."""
+"""Who enters the comparisons: neighbours of primal-dual networks, kinds of extrapolation, ways to iterate."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def extrapolation(frame_length: int, bits: int, depths: Sequence[int], batches: 
         Entrant(
             {"map": shape, "network": name, "layers": depth, "theta": theta},
             _modern(
-                PrimalDual(map, depth, memory, theta=start, learn_theta=learned), common | data, optimiser
+                PrimalDual(map, depth, memory, theta=start, learn_theta=learned),
+                common | data,
+                optimiser=optimiser,
             ),
         )
         for shape, (map, data, optimiser) in shapes.items()
@@ -79,8 +81,31 @@ def extrapolation(frame_length: int, bits: int, depths: Sequence[int], batches: 
     )
 
 
-def _modern(network: Architecture, data: Table, optimiser: Table | None = None) -> Config:
+def iterating(frame_length: int, bits: int, depths: Sequence[int], batches: int) -> tuple[Entrant, ...]:
+    """Return networks to be iterated beyond their training; tied ones by truncated gradients too.
+
+    Chambolle-Pock converges with theta = 1; with theta = 0 it is another method, which need not.
+    """
+    map, common = DenseMap(frame_length), {"bits": bits, "length": frame_length}
+    found = []
+    for depth in depths:
+        networks = {
+            "PDN, tied, theta 1": PrimalDual(map, depth, "dual", "tied", theta=1.0),
+            "PDN, tied, theta 0": PrimalDual(map, depth, "dual", "tied"),
+            "PDN": PrimalDual(map, depth, "dual"),
+            "PDRN": PrimalDual(map, depth, "bias"),
+            "PDRN with memory": PrimalDual(map, depth, "gain"),
+        }
+        for name, network in networks.items():
+            data = common | {"placing": "random", "batches": batches}
+            for last in (0, 1, 3) if name == "PDN, tied, theta 1" and depth > 3 else (0,):
+                config = _modern(network, data, loss={"last_layers": last})
+                gradient = f"last {last}" if last else "all"
+                found.append(Entrant({"network": name, "layers": depth, "gradient": gradient}, config))
+    return tuple(found)
+
+
+def _modern(network: Architecture, data: Table, **more: Table) -> Config:
     """Return a configuration by the modern recipe; networks of other families start as they do."""
     start = {} if isinstance(network, PrimalDual) else {"start": {"kind": "own"}}
-    parts = {"architecture": as_table(network), "data": data, "optimiser": optimiser or {}}
-    return from_table({"recipe": "modern"} | parts | start)
+    return from_table({"recipe": "modern", "architecture": as_table(network), "data": data} | start | more)

@@ -166,6 +166,36 @@ def extrapolation(outcomes: Sequence[Mapping[str, Any]]) -> Figure:
         return figure
 
 
+def iterating(outcomes: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw what is left of the error, and the gap of tied networks, over iterations beyond the training."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(8, 4.2), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        colours = matplotlib.colormaps["tab20"](np.linspace(0, 1, 20))
+        for outcome, colour in zip(outcomes, colours, strict=False):
+            labels, course = outcome["labels"], outcome["course"]
+            depth = int(labels["layers"])
+            name = f"{labels['network']}, L = {depth}"
+            name += "" if labels["gradient"] == "all" else f", gradient of the {labels['gradient']}"
+            iterations = 1 + np.arange(len(course["ratio"]))
+            left.plot(iterations, course["ratio"], color=colour, lw=1.2, label=name)
+            left.plot(depth, course["ratio"][depth - 1], "o", color=colour, ms=4)
+            if course["gap"]:
+                right.plot(iterations, course["gap"], color=colour, lw=1.2)
+                right.plot(depth, course["gap"][depth - 1], "o", color=colour, ms=4)
+        left.set_title("error")
+        left.set_ylabel("MSE ratio, development")
+        left.set_ylim(top=min(1.2, left.get_ylim()[1]))
+        right.set_title("duality gap of what a tied network solves")
+        right.set_ylabel("gap, relative to the value")
+        right.set_yscale("log")
+        for panel in (left, right):
+            panel.set_xscale("log")
+            panel.set_xlabel("iteration")
+        figure.legend(loc="outside lower center", ncols=2, fontsize=8)
+        return figure
+
+
 def rendered(figure: Figure) -> dict[str, bytes]:
     """Return a figure as PNG and SVG, the same bytes for the same figure."""
     files = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import reduce
 
 import numpy as np
 import torch
@@ -134,7 +135,7 @@ class Learner:
         # Copies lie where torch wants them, not NumPy: products of other layouts may round otherwise.
         signal, lower, upper = (torch.tensor(x) for x in (examples.signal, examples.lower, examples.upper))
         weights, cells = self.weights | self.fixed, _unchecked(lower, upper)
-        estimate = forward.last_estimate(self.architecture, weights, cells)
+        estimate = self._estimate(weights, cells)
         if not isinstance(self.architecture, PrimalDual):  # its estimates lie in the cells already
             estimate = cells.project(estimate)
         for part in self.weights.values():
@@ -150,9 +151,20 @@ class Learner:
             loss = (errors / torch.maximum(noise, QUIETEST * unit)).mean()
         else:
             loss = errors.mean()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         in_full_scale = errors.detach().double() * torch.tensor(examples.scale).square()
         return loss.item(), in_full_scale.mean().item()
+
+    def _estimate(self, weights: forward.Weights, cells: Box) -> Tensor:
+        """Return the estimate of the last layer; only its last layers remember how they came about."""
+        activations = self.architecture.activations(weights, cells)
+        if learned := self.config.loss.last_layers:
+            with torch.no_grad():
+                for _ in range(self.architecture.depth - learned):
+                    next(activations)
+        last = reduce(lambda _, activation: activation, activations)
+        estimate: Tensor = self.architecture.estimate(weights, cells, last)
+        return estimate
 
     def _clip(self) -> None:
         longest = self.config.optimiser.clip_norm

@@ -60,7 +60,7 @@ def _other_networks(runs: str | os.PathLike[str]) -> list[Section]:
     """Return a section about the networks that are not in Table 1, if there are any."""
     rows: list[list[str | Compared]] = []
     compared = {name for each in kept(runs).values() for name in each.get("runs", ())}
-    for result in others(run for run in runs_in(runs) if run.name not in compared):
+    for result in others(run for run in runs_in(runs) if run.folder.name not in compared):
         record, best = result.run.record() or {}, result.best
         bits = result.config.data.bits
         rows.append(
@@ -238,16 +238,19 @@ def _pictures(found: Findings, folder: Path) -> list[Picture]:
 
 
 def _comparisons(runs: str | os.PathLike[str], folder: Path) -> list[Section]:
-    """Return a section about each comparison, with the figure of that of extrapolation."""
+    """Return a section about each comparison, with its figure if there is one."""
     from pdrn.study import figures
 
+    drawn = {
+        "extrapolation": (figures.extrapolation, "Means over the seeds, and their intervals of 95 %."),
+        "iterating": (figures.iterating, "Iterations as trained (up to the dot) and beyond."),
+    }
     sections = comparisons(runs)
-    if "extrapolation" in sections:
-        told = sections["extrapolation"]
-        figure = figures.extrapolation(kept(runs)["extrapolation"]["outcomes"])
-        caption = "What extrapolation does: means over the seeds, and their intervals of 95 %."
-        picture = _picture(folder, "extrapolation", caption, figure)
-        sections["extrapolation"] = Section(told.title, told.text, [*told.parts, picture])
+    for name, (draw, caption) in drawn.items():
+        if name in sections:
+            picture = _picture(folder, name, caption, draw(kept(runs)[name]["outcomes"]))
+            told = sections[name]
+            sections[name] = Section(told.title, told.text, [*told.parts, picture])
     return list(sections.values())
 
 
