@@ -79,7 +79,7 @@ def test_it_learns(corpus, tmp_path):
     run = quickly(config(budget={"epochs": 12}), corpus, tmp_path)
     log = run.log()
     assert [entry["epoch"] for entry in log] == list(range(1, 13))
-    assert log[-1]["dev_ratio"] < 0.7 < log[0]["dev_ratio"]
+    assert log[-1]["dev_ratio"] < log[0]["dev_ratio"] < 0.7
     network, provenance = checkpoint.load(run.best_path)
     assert network.architecture == config().architecture
     assert provenance.corpus_sha256 == corpus.checksum

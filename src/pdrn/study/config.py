@@ -24,9 +24,9 @@ from pdrn.nets.checkpoint import KINDS, Unit
 RECIPES: dict[str, dict[str, Any]] = {
     "paper": {"start": {"kind": "glorot"}},
     "modern": {
-        "start": {"kind": "chambolle pock", "sigma": 3.0},
+        "start": {"kind": "chambolle pock", "sigma": 20.0},
         "data": {"placing": "random"},
-        "optimiser": {"learning_rate": 3e-4, "schedule": "cosine", "clip_norm": 0.002, "averaging": 0.999},
+        "optimiser": {"learning_rate": 1e-4, "schedule": "cosine", "clip_norm": 0.002, "averaging": 0.999},
         "budget": {"epochs": 60},
     },
 }

@@ -10,7 +10,8 @@ from pdrn.audio.corpus import Corpus
 from pdrn.audio.metrics import mse, pesq_wb, snr, snr_pooled, stoi
 from pdrn.audio.quantizers import MidRise
 from pdrn.study.data import without_a_frame
-from pdrn.study.methods import FRAME_LENGTH, Method, method_named
+from pdrn.study.methods import Method, method_named
+from pdrn.study.paper import FRAME_LENGTH
 
 HEARING = {"pesq": "pesq", "stoi": "pystoi"}
 """Measures of hearing, which take longer than all else, and the packages that compute them."""

@@ -13,14 +13,12 @@ from pdrn.nets import Network
 from pdrn.nets.checkpoint import Unit, load
 from pdrn.restoring import pretrained
 from pdrn.restoring.restorer import Restorer
+from pdrn.study.paper import FRAME_LENGTH
 
 Method = Callable[[Sequence[Cells]], list[FloatArray]]
 
 PAPER_STEPS = ChambollePock(sigma=10.0, tau=0.1, theta=1.0)
 """The steps with which the Chambolle-Pock row of Table 2 comes out."""
-
-FRAME_LENGTH = 1024
-"""The paper's n."""
 
 FRAMES_AT_ONCE = 1024
 

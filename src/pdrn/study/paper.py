@@ -13,6 +13,9 @@ MEMORY: dict[str, Literal["dual", "bias"]] = {"PDN": "dual", "PDRN": "bias"}
 
 DEPTHS = (1, 2, 5, 10, 15)
 
+BITS, FRAME_LENGTH = 5, 1024
+"""The bit depth, and the n, of its experiments."""
+
 _TABLE_1 = {
     ("PDN", "train", False): (2.08, 1.28, 0.48, 0.28, 1.51),
     ("PDRN", "train", False): (2.05, 1.28, 0.53, 0.40, 0.57),

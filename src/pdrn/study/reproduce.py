@@ -29,7 +29,7 @@ from pdrn.study import paper
 from pdrn.study.config import RECIPES, Budget, Config
 from pdrn.study.data import without_a_frame
 from pdrn.study.evaluate import check_hearing, evaluate
-from pdrn.study.methods import FRAME_LENGTH, Method, method_named, network_method
+from pdrn.study.methods import Method, method_named, network_method
 from pdrn.study.paper import KINDS, Kind
 from pdrn.study.runs import Run, run_for, runs_in
 from pdrn.study.tables import Setting, Table, best, config_at, tables
@@ -51,8 +51,8 @@ class Study:
     depths: tuple[int, ...] = paper.DEPTHS
     epochs: int = 0
     """How long; 0 leaves it to the recipe."""
-    bits: int = 5
-    frame_length: int = FRAME_LENGTH
+    bits: int = paper.BITS
+    frame_length: int = paper.FRAME_LENGTH
     lambdas: tuple[float, ...] = LAMBDAS
     """Those to try for networks with regularisation; none leaves these out."""
     lambda_depth: int = 0

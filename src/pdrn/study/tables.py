@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pdrn.nets import PrimalDual
+from pdrn.study import paper
 from pdrn.study.config import RECIPES, Config, from_table
 from pdrn.study.paper import KINDS, MEMORY, Kind
 from pdrn.study.runs import Entry, Run
@@ -26,7 +27,7 @@ class Setting:
     @property
     def is_the_papers(self) -> bool:
         """Whether bit depth and frames are those of the paper, so that its figures may stand beside."""
-        return (self.bits, self.frame_length) == (5, 1024)
+        return (self.bits, self.frame_length) == (paper.BITS, paper.FRAME_LENGTH)
 
     @property
     def name(self) -> str:
@@ -124,7 +125,7 @@ def config_at(
         "memory": MEMORY[kind],
         "map": {"kind": "DenseMap", "samples": frame_length},
     }
-    return from_table(
+    config = from_table(
         {
             "recipe": recipe,
             "architecture": network,
@@ -132,6 +133,9 @@ def config_at(
             "loss": {"regularisation": regularisation},
         }
     )
+    # Recipes are for 5 bits; where cells are wider, errors are, and all that is compared with them.
+    start = dataclasses.replace(config.start, sigma=config.start.sigma * 2.0 ** (bits - paper.BITS))
+    return dataclasses.replace(config, start=start if config.start.kind == "chambolle pock" else config.start)
 
 
 def best(table: Mapping[Place, Result], kind: Kind) -> Result | None:
