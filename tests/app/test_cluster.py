@@ -4,8 +4,9 @@ import json
 import os
 import shutil
 import signal
+import socket
 import sys
-import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -18,18 +19,33 @@ from pdrn.app.on_ray import SETTINGS, connected
 from pdrn.audio.writing import write
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'pdrn[ray]'")
-SLOW = ("--bits", 5, "--method", "cp", "--iterations", 4)
-"""A second or so per file."""
+SLOW = ("--bits", 5, "--method", "cp", "--iterations", 8)
+"""A third of a second per file, or more."""
 
 
 def small_node(cluster):
-    """Add a node of one CPU, without what nobody here looks at."""
+    """Add a node of one CPU, without what nobody here looks at.
+
+    Where ports are named, Ray does not give up waiting for the processes that would choose them.
+    """
+    ports = (
+        "metrics_agent_port",
+        "metrics_export_port",
+        "dashboard_agent_listen_port",
+        "runtime_env_agent_port",
+    )
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in ports]
+        for each in sockets:
+            each.bind(("", 0))
+        free = [each.getsockname()[1] for each in sockets]
     return cluster.add_node(
         num_cpus=1,
         object_store_memory=80 << 20,
         include_dashboard=False,
         include_log_monitor=False,
         no_monitor=True,
+        **dict(zip(ports, free, strict=True)),
     )
 
 
@@ -53,7 +69,9 @@ def sounds(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sounds")
     os.mkdir(folder / "in")
     for number in range(10):
-        write(folder / f"in/{number}.wav", np.roll(np.tile(QUANTIZED, 8), -999 * number), RATE, subtype="PCM_16")
+        write(
+            folder / f"in/{number}.wav", np.roll(np.tile(QUANTIZED, 8), -999 * number), RATE, subtype="PCM_16"
+        )
     assert run("restore", "in", "-o", "local", *SLOW, "--jobs", 2, cwd=folder).returncode == 0
     return folder
 
@@ -97,10 +115,10 @@ def test_all_outputs_are_those_of_this_machine_and_a_bad_file_is_named(folder, c
 
 def test_a_driver_that_is_killed_leaves_whole_files_and_the_next_one_goes_on(folder, cluster):
     with started(*command(cluster, "--manifest", "done.jsonl")) as process:
-        wait_until(lambda: len(outputs()) >= 2)
+        wait_until(lambda: len(outputs()) >= 2, 120)
         process.kill()
-        process.communicate(timeout=20)
-    wait_until(lambda: free_cpus(cluster) == 2)  # its workers are gone with it
+        process.communicate(timeout=60)
+    wait_until(lambda: free_cpus(cluster) == 2, 60)  # its workers are gone with it
     halfway = contents("out")
     assert len(halfway) < 10
     assert halfway.items() <= contents("local").items()
@@ -126,13 +144,13 @@ def free_cpus(cluster):
 
 def test_an_interrupt_ends_it_in_order(folder, cluster):
     with started(*command(cluster), start_new_session=True) as process:
-        wait_until(outputs)
+        wait_until(outputs, 120)
         os.killpg(process.pid, signal.SIGINT)
-        output, error = process.communicate(timeout=30)
+        output, error = process.communicate(timeout=60)
     assert process.returncode == 130
     assert output == b""
     assert b"Traceback" not in error
-    wait_until(lambda: free_cpus(cluster) == 2)
+    wait_until(lambda: free_cpus(cluster) == 2, 60)
     assert contents("out").items() <= contents("local").items()
 
 
@@ -149,7 +167,9 @@ def fits():
     return True
 
 
-def test_a_job_that_kills_its_workers_is_given_up_and_what_may_pass_is_done_again(cluster, tmp_path, monkeypatch):
+def test_a_job_that_kills_its_workers_is_given_up_and_what_may_pass_is_done_again(
+    cluster, tmp_path, monkeypatch
+):
     monkeypatch.setattr("pdrn.app.cluster.PAUSE_SECONDS", 0.1)
     jobs = [(name, str(tmp_path), False) for name in ("first", "deadly", "passing", "last")]
     with connected(cluster.address, 1) as ray:
@@ -188,28 +208,30 @@ def test_a_worker_that_would_do_it_otherwise_is_refused(cluster, tmp_path):
 
 def test_a_node_that_dies_costs_no_file(folder, cluster):
     with started(*command(cluster)) as process:
-        wait_until(lambda: len(outputs()) >= 2)
+        wait_until(lambda: len(outputs()) >= 2, 120)
         cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
-        _, error = process.communicate(timeout=120)
+        _, error = process.communicate(timeout=300)
     assert process.returncode == 0
     assert error.endswith(b"\n10 restored\n")
     assert contents("out") == contents("local")
 
 
 def test_a_ray_of_its_own(folder):
-    began = time.monotonic()
     done = run("restore", "in/0.wav", "in/1.wav", "-o", "out", *SLOW, "--engine", "ray", "--jobs", 2)
     assert done.returncode == 0, done.stderr
     assert done.stderr.endswith("\n2 restored\n")
     assert contents("out").items() <= contents("local").items()
     assert len(outputs()) == 2
-    assert time.monotonic() - began < 100
 
 
 @pytest.mark.parametrize(
     ("options", "code", "reason"),
     [
-        (("--engine", "ray", "--address", "127.0.0.1:1"), 1, "no Ray answers at 127.0.0.1:1; start one there"),
+        (
+            ("--engine", "ray", "--address", "127.0.0.1:1"),
+            1,
+            "no Ray answers at 127.0.0.1:1; start one there",
+        ),
         (("--engine", "ray", "--address", "nonsense"), 1, "a cluster's address is HOST:PORT, or auto"),
         (("--address", "auto"), 2, "--address is of a Ray cluster; add --engine ray"),
         (("--engine", "ray", "-o", "-"), 2, "--engine is for files, and not for pipes; leave it out"),

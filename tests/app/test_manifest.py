@@ -172,7 +172,8 @@ def test_a_killed_run_goes_on_where_it_was(folder):
     for number in range(20):
         os.link("in/a.wav", f"in/a{number:02}.wav")
     with started(*COMMAND, "--jobs", 2) as process:
-        wait_until(lambda: Path("done.jsonl").exists() and Path("done.jsonl").read_text().count("\n") > 3)
+        notes = Path("done.jsonl")
+        wait_until(lambda: notes.exists() and notes.read_text().count("\n") > 3, 120)
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=60)
     done = contents()

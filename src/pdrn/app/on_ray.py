@@ -14,10 +14,12 @@ STORE_BYTES = 128 << 20
 """What a Ray of our own keeps for objects: sound goes through files, so that little is enough."""
 
 ANSWER_SECONDS = 5.0
+STARTS = 3
+"""Ray gives its own processes 15 seconds to start, which on a busy machine is too little (ray#65983)."""
 
 SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # says nothing about anyone to anyone
-    "RAY_raylet_start_wait_time_s": "180",  # a busy machine needs more than its half a minute
+    "RAY_raylet_start_wait_time_s": "120",  # a busy machine needs more than its half a minute
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else it warns of what a later version will do
 }
 
@@ -54,17 +56,26 @@ def connected(address: str | None, cpus: int) -> Iterator[Any]:
         wishes |= {"address": address}
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        try:
-            ray.init(**wishes)
-        except Exception as error:  # of no narrower class where it starts too slowly
-            reason = (str(error) or type(error).__name__).splitlines()[0]
-            what = "Ray cannot be started" if address is None else f"the Ray at {address} cannot be joined"
-            raise ValueError(f"{what}: {reason}") from error
-        finally:
-            signal.signal(signal.SIGTERM, handler)  # Ray puts its own there, which ends less orderly
+        _begin(ray, wishes)
+        signal.signal(signal.SIGTERM, handler)  # Ray puts its own there, which ends less orderly
         yield ray
     finally:
         ray.shutdown()
+
+
+def _begin(ray: Any, wishes: dict[str, Any]) -> None:
+    for left in reversed(range(STARTS)):
+        try:
+            ray.init(**wishes)
+            return
+        except Exception as error:  # of no narrower class where it starts too slowly
+            ray.shutdown()
+            if left and "timed out during startup" in str(error):
+                continue
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            where = wishes["address"]
+            what = "Ray cannot be started" if where == "local" else f"the Ray at {where} cannot be joined"
+            raise ValueError(f"{what}: {reason}") from error
 
 
 def _check_answer(address: str) -> None:
