@@ -20,6 +20,7 @@ STARTS = 3
 SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # says nothing about anyone to anyone
     "RAY_raylet_start_wait_time_s": "120",  # a busy machine needs more than its half a minute
+    "RAY_worker_niceness": "0",  # else workers give way to everything else on the machine
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else it warns of what a later version will do
 }
 
