@@ -14,7 +14,7 @@ STORE_BYTES = 128 << 20
 """What a Ray of our own keeps for objects: sound goes through files, so that little is enough."""
 
 ANSWER_SECONDS = 5.0
-STARTS = 3
+STARTS = 2
 """Ray gives its own processes 15 seconds to start, which on a busy machine is too little (ray#65983)."""
 
 SETTINGS = {
