@@ -310,8 +310,8 @@ def test_mistakes_get_one_sentence(folder, arguments, exit_code, reason):
     assert os.listdir(folder) == ["a.wav"]
 
 
-def wait_until(condition):
-    deadline = time.monotonic() + 30
+def wait_until(condition, seconds=30):
+    deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
