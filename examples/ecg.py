@@ -1,0 +1,68 @@
+"""An electrocardiogram in coarse steps: cells of 0.2 mV, and a network that has seen hearts of the same kind.
+
+    min |Kx|_1  with x in its cells,  K the cosine transform of half a second, unrolled and trained
+
+python examples/ecg.py [PICTURE.png]
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+from showing import compared, decibels, draw, has_torch, train
+
+from pdrn.convex import DCT, dequantization, solve
+
+RATE_HZ, FRAME, STEP = 250, 128, 0.2
+WAVES = np.array(  # P, Q, R, S, T: seconds after the R peak, millivolts, width in seconds
+    [(-0.2, 0.15, 0.025), (-0.035, -0.12, 0.01), (0, 1.1, 0.012), (0.03, -0.25, 0.01), (0.25, 0.3, 0.045)]
+)
+
+
+def heart(generator: np.random.Generator, samples: int) -> np.ndarray:
+    """Return beats of five Gaussian waves each, of one heart, 60 to 92 a minute, on a breathing baseline."""
+    seconds = np.arange(samples) / RATE_HZ
+    period, breath = generator.uniform(0.65, 1.0), generator.uniform(0.15, 0.3)
+    after, height, width = WAVES.T * generator.uniform(0.8, 1.25, (3, 5))
+    beats = generator.uniform(-2, -1) * period + np.cumsum(
+        period * generator.normal(1, 0.03, samples // 100 + 9)
+    )
+    distance = seconds[:, None, None] - beats[:, None] - after
+    baseline = 0.08 * np.sin(2 * np.pi * breath * seconds + generator.uniform(0, 6))
+    return baseline + (height * np.exp(-((distance / width) ** 2) / 2)).sum((1, 2))
+
+
+def main(path: str = "ecg.png", hearts: int = 2000, epochs: int = 6) -> dict[str, float]:
+    """Quantize hearts, restore them and return the SNR of each way."""
+    generator, K = np.random.default_rng(0), DCT(FRAME)
+    frames = np.stack([heart(generator, FRAME) for _ in range(hearts)])
+    clean = np.stack([heart(generator, 10 * FRAME) for _ in range(10)]).reshape(-1, FRAME)
+
+    lower, seen = (STEP * np.floor(signal / STEP) for signal in (clean, frames))
+    problem = dequantization(lower, lower + STEP, K)
+    centres = (lower + STEP / 2).reshape(10, -1)
+    lines = []
+    for row in centres:  # straight from edge to edge, where one step ends and the next begins
+        edges = np.flatnonzero(np.diff(row))
+        lines.append(np.interp(np.arange(len(row)), edges + 0.5, (row[edges] + row[edges + 1]) / 2))
+    results = {"centres": problem.start, "straight lines": np.reshape(lines, clean.shape)}
+    results |= {
+        f"Chambolle-Pock, {count} iterations": solve(problem, iterations=count).x for count in (5, 100)
+    }
+    if has_torch():
+        from pdrn.nets import unroll
+
+        net = unroll(problem, depth=5, kernel="gains").float()
+        train(net, lambda lo: dequantization(lo, lo + STEP, K), (seen,), frames, epochs)
+        results["unrolled, 5 layers, trained"] = net.network()(problem)
+    figures = compared(f"ECG in steps of {STEP} mV, SNR / dB", decibels(clean), results)
+    curves = {"true": clean} | {name: results[name] for name in list(results)[1:3] + list(results)[4:]}
+    shown = {name: curve[:4].reshape(-1) for name, curve in curves.items()}
+    seconds = np.arange(4 * FRAME) / RATE_HZ
+    draw(path, "an ECG in coarse steps", seconds, shown, (lower[:4].ravel(), lower[:4].ravel() + STEP), "mV")
+    return figures
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
