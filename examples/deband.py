@@ -10,11 +10,10 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-from matplotlib.figure import Figure
 from scipy.ndimage import gaussian_filter
-from showing import compared, decibels, has_torch, train
 
 from pdrn.convex import DCT2D, dequantization, solve
+from showing import compared, decibels, draw_images, has_torch, train
 
 SIZE, STEP = 48, 1 / 8
 
@@ -31,7 +30,7 @@ def picture(generator: np.random.Generator) -> np.ndarray:
     return np.round(255 * np.where(disc, light * (1 - image), image)).ravel() / 255
 
 
-def main(path: str = "deband.png", pictures: int = 400, epochs: int = 6) -> dict[str, float]:
+def main(path: str = "deband.png", pictures: int = 400, epochs: int = 10) -> dict[str, float]:
     """Take 5 bits from pictures, restore them and return the PSNR of each way."""
     generator, K = np.random.default_rng(0), DCT2D(SIZE, SIZE)
     clean, known = (np.stack([picture(generator) for _ in range(count)]) for count in (20, pictures))
@@ -49,14 +48,8 @@ def main(path: str = "deband.png", pictures: int = 400, epochs: int = 6) -> dict
         train(net, lambda lo: dequantization(lo, lo + STEP, K, weight), (seen,), known, epochs)
         results["unrolled, 5 layers, trained"] = net.network()(problem)
     figures = compared("8 -> 3 bits, 20 pictures, PSNR / dB", decibels(clean, peak=True), results)
-    figure = Figure((2 * (len(results) + 1), 2.3), layout="constrained")
-    for axes, (name, shown) in zip(
-        figure.subplots(1, len(results) + 1), ({"original": clean} | results).items(), strict=True
-    ):
-        axes.imshow(shown[1].reshape(SIZE, SIZE), "gray", vmin=0, vmax=1)
-        axes.set_title(name.replace(", ", ",\n"), fontsize=8)
-        axes.axis("off")
-    figure.savefig(path, dpi=110)
+    shown = {"original": clean} | results
+    draw_images(path, {name: images[1].reshape(SIZE, SIZE) for name, images in shown.items()})
     return figures
 
 

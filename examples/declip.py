@@ -11,12 +11,12 @@ import sys
 
 import numpy as np
 from scipy.interpolate import CubicSpline
-from showing import compared, decibels, draw
 
 import pdrn
 from pdrn.audio.damage import Clipping
 from pdrn.audio.sample import speech
 from pdrn.convex import GaborFrame, reweighted
+from showing import compared, decibels, draw
 
 
 def main(path: str = "declip.png", seconds: float = 2.0, clip_at: float = 0.2) -> dict[str, float]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-from showing import compared, decibels, draw, has_torch, train
 
 from pdrn.convex import DCT, dequantization, solve
+from showing import compared, decibels, draw, has_torch, train
 
 RATE_HZ, FRAME, STEP = 250, 128, 0.2
 WAVES = np.array(  # P, Q, R, S, T: seconds after the R peak, millivolts, width in seconds
@@ -41,15 +41,12 @@ def main(path: str = "ecg.png", hearts: int = 2000, epochs: int = 6) -> dict[str
 
     lower, seen = (STEP * np.floor(signal / STEP) for signal in (clean, frames))
     problem = dequantization(lower, lower + STEP, K)
-    centres = (lower + STEP / 2).reshape(10, -1)
-    lines = []
-    for row in centres:  # straight from edge to edge, where one step ends and the next begins
-        edges = np.flatnonzero(np.diff(row))
-        lines.append(np.interp(np.arange(len(row)), edges + 0.5, (row[edges] + row[edges + 1]) / 2))
-    results = {"centres": problem.start, "straight lines": np.reshape(lines, clean.shape)}
-    results |= {
-        f"Chambolle-Pock, {count} iterations": solve(problem, iterations=count).x for count in (5, 100)
-    }
+    steps = problem.start.ravel()
+    edges = np.flatnonzero(np.diff(steps))  # where one step ends and the next begins
+    lines = np.interp(np.arange(steps.size), edges + 0.5, (steps[edges] + steps[edges + 1]) / 2)
+    results = {"centres": problem.start, "straight lines": lines.reshape(clean.shape)}
+    for count in (5, 100):
+        results[f"Chambolle-Pock, {count} iterations"] = solve(problem, iterations=count).x
     if has_torch():
         from pdrn.nets import unroll
 
@@ -57,10 +54,10 @@ def main(path: str = "ecg.png", hearts: int = 2000, epochs: int = 6) -> dict[str
         train(net, lambda lo: dequantization(lo, lo + STEP, K), (seen,), frames, epochs)
         results["unrolled, 5 layers, trained"] = net.network()(problem)
     figures = compared(f"ECG in steps of {STEP} mV, SNR / dB", decibels(clean), results)
-    curves = {"true": clean} | {name: results[name] for name in list(results)[1:3] + list(results)[4:]}
-    shown = {name: curve[:4].reshape(-1) for name, curve in curves.items()}
-    seconds = np.arange(4 * FRAME) / RATE_HZ
-    draw(path, "an ECG in coarse steps", seconds, shown, (lower[:4].ravel(), lower[:4].ravel() + STEP), "mV")
+    results.pop("Chambolle-Pock, 100 iterations")
+    shown = {name: curve[:4].ravel() for name, curve in ({"true": clean} | results).items()}
+    cells = tuple(end[:4].ravel() for end in (lower, lower + STEP))
+    draw(path, "an ECG in coarse steps", np.arange(4 * FRAME) / RATE_HZ, shown, cells, "mV")
     return figures
 
 

@@ -1,6 +1,6 @@
 """Telephone sound: mu-law and A-law say in which of 256 cells a sample lies, narrow ones around zero.
 
-    min |w Kx|_1  with x in its cells,  K the cosine transform of overlapping frames: `pdrn.restore(..., law=...)`
+    min |w Kx|_1  with x in its cells,  K the cosine transform of overlapping frames: `pdrn.restore`
 
 python examples/g711.py [PICTURE.png]
 """
@@ -11,11 +11,11 @@ import sys
 
 import numpy as np
 import soxr
-from showing import compared, decibels, draw
 
 import pdrn
 from pdrn.audio.g711 import ALaw, MuLaw
 from pdrn.audio.sample import speech
+from showing import compared, decibels, draw
 
 
 def main(path: str = "g711.png", seconds: float = 4.0, level: float = 0.1) -> dict[str, float]:
@@ -35,15 +35,15 @@ def main(path: str = "g711.png", seconds: float = 4.0, level: float = 0.1) -> di
             title = f"{name} at {sample_rate_hz} Hz, peaks at {level} of full scale, SNR / dB"
             figures |= compared(title, decibels(clean), results)
     cells = law.cells(law.encode(clean))
-    start = int(np.argmax(np.abs(clean))) + 60
-    part = slice(start, start + 160)
-    curves = {"original": clean, "decoder's centres": decoded, "pdrn.restore": [*results.values()][-1]}
+    part = slice(int(np.argmax(np.abs(clean))) + 60, int(np.argmax(np.abs(clean))) + 180)
+    decoded, restored = results.values()
+    curves = {"original": 0 * clean, "decoder's centres": decoded - clean, "pdrn.restore": restored - clean}
     draw(
         path,
-        "A-law at 16 kHz",
+        "errors of A-law at 16 kHz",
         np.arange(len(clean))[part] / sample_rate_hz,
         {label: curve[part] for label, curve in curves.items()},
-        (cells.lo[part], cells.hi[part]),
+        ((cells.lo - clean)[part], (cells.hi - clean)[part]),
     )
     return figures
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-from showing import compared, decibels, draw
 
 from pdrn import Restorer
 from pdrn.audio.damage import Gaps
 from pdrn.audio.sample import speech
 from pdrn.convex import GaborFrame, reweighted
+from showing import compared, decibels, draw
 
 
 def main(path: str = "gaps.png", seconds: float = 2.0, gap_ms: int = 5) -> dict[str, float]:

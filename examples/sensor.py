@@ -11,9 +11,9 @@ import sys
 
 import numpy as np
 from scipy.ndimage import uniform_filter1d
-from showing import compared, draw
 
 from pdrn.convex import L1, Convolution, Problem, RestartedHalpern, SquaredL2, solve
+from showing import compared, draw
 
 MINUTES = 200
 
@@ -46,13 +46,8 @@ def main(path: str = "sensor.png", days: int = 50) -> dict[str, float]:
         results,
     )
     shown = ("as read", "moving average of 9", "second differences, solved")
-    draw(
-        path,
-        "a thermometer of whole degrees",
-        60.0 * np.arange(MINUTES),
-        {"true": clean[0]} | {name: results[name][0] for name in shown},
-        unit="degrees",
-    )
+    curves = {"true": clean[0]} | {name: results[name][0] for name in shown}
+    draw(path, "a thermometer of whole degrees", np.arange(MINUTES), curves, None, "degrees", "minutes")
     return figures
 
 

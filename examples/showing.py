@@ -6,10 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
-
-matplotlib.use("Agg")
 from matplotlib.figure import Figure
 
 Array = np.ndarray[Any, Any]
@@ -34,10 +31,11 @@ def decibels(clean: Array, peak: bool = False) -> Callable[[Array], float]:
 def draw(
     path: str | Path,
     title: str,
-    seconds: Array,
+    times: Array,
     curves: Mapping[str, Array],
     cells: tuple[Array, Array] | None = None,
     unit: str = "",
+    clock: str = "seconds",
 ) -> None:
     """Draw curves over time, the first in black, and cells as grey boxes behind them."""
     figure = Figure((8, 3.2), layout="constrained")
@@ -47,12 +45,22 @@ def draw(
     axes.set_ylim(low - margin, high + margin)
     if cells:
         ends = (np.clip(end, low - 9 * margin, high + 9 * margin) for end in cells)
-        axes.fill_between(seconds, *ends, step="mid", color="#e3e8ef", label="cells", linewidth=0)
+        axes.fill_between(times, *ends, step="mid", color="#e3e8ef", label="cells", linewidth=0)
     for (name, curve), colour in zip(curves.items(), COLOURS, strict=False):
-        axes.plot(seconds, curve, color=colour, label=name, linewidth=1.4)
-    axes.set(title=title, xlabel="seconds", ylabel=unit, xlim=(seconds[0], seconds[-1]))
+        axes.plot(times, curve, color=colour, label=name, linewidth=1.4)
+    axes.set(title=title, xlabel=clock, ylabel=unit, xlim=(times[0], times[-1]))
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8)
+    figure.savefig(path, dpi=110)
+
+
+def draw_images(path: str | Path, images: Mapping[str, Array]) -> None:
+    """Draw images of values from 0 to 1 side by side."""
+    figure = Figure((2 * len(images), 2.4), layout="constrained")
+    for axes, (name, image) in zip(figure.subplots(1, len(images)), images.items(), strict=True):
+        axes.imshow(image, "gray", vmin=0, vmax=1)
+        axes.set_title(name.replace(", ", ",\n"), fontsize=8)
+        axes.axis("off")
     figure.savefig(path, dpi=110)
 
 
@@ -61,15 +69,13 @@ def train(net: Any, problem: Callable[..., Any], data: tuple[Array, ...], clean:
     import torch
 
     tensors = [torch.tensor(part, dtype=torch.float32) for part in (*data, clean)]
-    adam = torch.optim.Adam(net.parameters(), 2e-2)
-    rates = torch.optim.lr_scheduler.CosineAnnealingLR(adam, epochs)
+    adam = torch.optim.Adam(net.parameters(), 3e-2)
     for _ in range(epochs):
-        for *batch, target in zip(*(part.split(25) for part in tensors), strict=True):
+        for *batch, target in zip(*(part.split(20) for part in tensors), strict=True):
             loss = ((net(problem(*batch)) - target) ** 2).mean()
             adam.zero_grad()
             loss.backward()
             adam.step()
-        rates.step()
 
 
 def has_torch() -> bool:

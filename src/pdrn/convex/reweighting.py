@@ -24,8 +24,8 @@ def reweighted(
     """Find a signal in its cells with few large coefficients, by some dequantization problems in a row.
 
     The first has the weights 1, every other ``faint / (faint + |Kx|)`` for the x before it: what is large
-    costs little, what is faint is pressed to zero. Where cells are half-open or unbounded, as for clipping and
-    gaps, this fills in far more of what is missing than one problem does.
+    costs little, what is faint is pressed to zero. Where cells are half-open or unbounded, as for clipping
+    and gaps, this fills in far more of what is missing than one problem does.
 
     Parameters
     ----------
