@@ -35,7 +35,9 @@ def main(path: str = "g711.png", seconds: float = 4.0, level: float = 0.1) -> di
             title = f"{name} at {sample_rate_hz} Hz, peaks at {level} of full scale, SNR / dB"
             figures |= compared(title, decibels(clean), results)
     cells = law.cells(law.encode(clean))
-    part = slice(int(np.argmax(np.abs(clean))) + 60, int(np.argmax(np.abs(clean))) + 180)
+    levels = np.abs(clean[: len(clean) // 120 * 120]).reshape(-1, 120).mean(1)
+    quiet = 120 * int(np.argmin(np.abs(levels - level / 100)))  # where A-law has few cells left
+    part = slice(quiet, quiet + 120)
     decoded, restored = results.values()
     curves = {"original": 0 * clean, "decoder's centres": decoded - clean, "pdrn.restore": restored - clean}
     draw(

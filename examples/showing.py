@@ -56,10 +56,10 @@ def draw(
 
 def draw_images(path: str | Path, images: Mapping[str, Array]) -> None:
     """Draw images of values from 0 to 1 side by side."""
-    figure = Figure((2 * len(images), 2.4), layout="constrained")
+    figure = Figure((2 * len(images), 2.5), layout="constrained")
     for axes, (name, image) in zip(figure.subplots(1, len(images)), images.items(), strict=True):
         axes.imshow(image, "gray", vmin=0, vmax=1)
-        axes.set_title(name.replace(", ", ",\n"), fontsize=8)
+        axes.set_title(name.replace(", ", ",\n", 1), fontsize=8)
         axes.axis("off")
     figure.savefig(path, dpi=110)
 

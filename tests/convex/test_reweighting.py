@@ -1,0 +1,60 @@
+"""Reweighted l1 finds what is sparse, inside the cells."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from tests.convex.laws import cells, seeds
+
+from pdrn.convex import DCT, GaborFrame, dequantization, reweighted, solve
+
+
+def tone_with_gaps(seed, length=256):
+    """Two cosines of the transform, and cells that are points or, for a third of the samples, unbounded."""
+    generator = np.random.default_rng(seed)
+    spectrum = np.zeros(length)
+    spectrum[generator.choice(length // 4, 2, replace=False)] = 5.0
+    signal = DCT(length).adjoint(spectrum)
+    missing = generator.random(length) < 0.35
+    return signal, np.where(missing, -np.inf, signal), np.where(missing, np.inf, signal)
+
+
+@settings(max_examples=5)
+@given(seeds)
+def test_it_finds_a_sparse_signal_where_one_problem_does_not(seed):
+    signal, lower, upper = tone_with_gaps(seed)
+    once = solve(dequantization(lower, upper, DCT(256)), iterations=80).x
+    again = reweighted(lower, upper, DCT(256), faint=0.05, rounds=4, iterations=20, move=0.1).x
+    assert np.sum((again - signal) ** 2) < 0.1 * np.sum((once - signal) ** 2)
+
+
+@given(seeds)
+@settings(max_examples=10)
+def test_it_stays_in_the_cells_and_one_round_is_the_problem_itself(seed):
+    lower, upper = cells(seed, 2, 32)
+    K = GaborFrame(32, window_length=8, hop=4)
+    x = reweighted(lower, upper, K, faint=0.1, group=2, rounds=3, iterations=5).x
+    assert ((lower <= x) & (x <= upper)).all()
+    once = reweighted(lower, upper, K, faint=0.1, rounds=1, iterations=5).x
+    assert np.array_equal(once, solve(dequantization(lower, upper, K), iterations=5).x)
+
+
+def test_tensors_give_what_arrays_give():
+    lower, upper = cells(1, 2, 16)
+    expected = reweighted(lower, upper, DCT(16), faint=0.1, group=2, iterations=5).x
+    found = reweighted(torch.tensor(lower), torch.tensor(upper), DCT(16), faint=0.1, group=2, iterations=5).x
+    assert np.allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rounds": 0}, "at least one round"),
+        ({"group": 5}, "do not divide into groups"),
+        ({"faint": 0.0}, "faint must be positive"),
+        ({"move": -1.0}, "move must be positive"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        reweighted(np.zeros(16), np.ones(16), DCT(16), **({"faint": 0.1} | settings))
