@@ -48,8 +48,7 @@ def main(path: str = "ecg.png", hearts: int = 2000, epochs: int = 6) -> dict[str
         train(net, lambda lo: dequantization(lo, lo + STEP, K), (seen,), frames, epochs)
         results["unrolled, 5 layers, trained"] = net.network()(problem)
     figures = compared(f"ECG in steps of {STEP} mV, SNR / dB", decibels(clean), results)
-    curves = {"true": clean} | {name: results[name] for name in [*results][1:]}
-    shown = {name: curve[:4].ravel() for name, curve in curves.items()}
+    shown = {name: curve[:4].ravel() for name, curve in ({"true": clean} | results).items()}
     cells = tuple(end[:4].ravel() for end in (lower, lower + STEP))
     draw(path, "an ECG in coarse steps", np.arange(4 * FRAME) / RATE_HZ, shown, cells, "mV")
     return figures

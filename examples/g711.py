@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 import soxr
+from scipy.ndimage import uniform_filter1d
 
 import pdrn
 from pdrn.audio.g711 import ALaw, MuLaw
@@ -34,19 +35,11 @@ def main(path: str = "g711.png", seconds: float = 4.0, level: float = 0.1) -> di
             }
             title = f"{name} at {sample_rate_hz} Hz, peaks at {level} of full scale, SNR / dB"
             figures |= compared(title, decibels(clean), results)
-    cells = law.cells(law.encode(clean))
-    levels = np.abs(clean[: len(clean) // 120 * 120]).reshape(-1, 120).mean(1)
-    quiet = 120 * int(np.argmin(np.abs(levels - level / 100)))  # where A-law has few cells left
-    part = slice(quiet, quiet + 120)
-    decoded, restored = results.values()
-    curves = {"original": 0 * clean, "decoder's centres": decoded - clean, "pdrn.restore": restored - clean}
-    draw(
-        path,
-        "errors of A-law at 16 kHz",
-        np.arange(len(clean))[part] / sample_rate_hz,
-        {label: curve[part] for label, curve in curves.items()},
-        ((cells.lo - clean)[part], (cells.hi - clean)[part]),
-    )
+    window = sample_rate_hz // 20
+    errors = {
+        label: np.sqrt(uniform_filter1d((result - clean) ** 2, window)) for label, result in results.items()
+    }
+    draw(path, "error of A-law over 50 ms", np.arange(len(clean)) / sample_rate_hz, errors, unit="RMS error")
     return figures
 
 
