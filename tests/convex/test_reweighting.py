@@ -9,23 +9,26 @@ from tests.convex.laws import cells, seeds
 from pdrn.convex import DCT, GaborFrame, dequantization, reweighted, solve
 
 
-def tone_with_gaps(seed, length=256):
-    """Two cosines of the transform, and cells that are points or, for a third of the samples, unbounded."""
+def sparse_with_gaps(seed, length=256, coefficients=35):
+    """Cells that are points or, for six samples in ten, unbounded: too few for l1 to find the signal."""
     generator = np.random.default_rng(seed)
     spectrum = np.zeros(length)
-    spectrum[generator.choice(length // 4, 2, replace=False)] = 5.0
+    spectrum[generator.choice(length, coefficients, replace=False)] = generator.normal(size=coefficients)
     signal = DCT(length).adjoint(spectrum)
-    missing = generator.random(length) < 0.35
+    missing = generator.random(length) < 0.6
     return signal, np.where(missing, -np.inf, signal), np.where(missing, np.inf, signal)
 
 
-@settings(max_examples=5)
-@given(seeds)
-def test_it_finds_a_sparse_signal_where_one_problem_does_not(seed):
-    signal, lower, upper = tone_with_gaps(seed)
-    once = solve(dequantization(lower, upper, DCT(256)), iterations=80).x
-    again = reweighted(lower, upper, DCT(256), faint=0.05, rounds=4, iterations=20, move=0.1).x
-    assert np.sum((again - signal) ** 2) < 0.1 * np.sum((once - signal) ** 2)
+def test_it_finds_more_of_a_sparse_signal_than_one_problem_does():
+    errors = []
+    for signal, lower, upper in map(sparse_with_gaps, range(5)):
+        found = [
+            reweighted(lower, upper, DCT(256), faint=0.1, rounds=rounds, iterations=iterations, move=0.1).x
+            for rounds, iterations in ((1, 200), (4, 50))
+        ]
+        errors.append([np.sum((x - signal) ** 2) for x in found])
+    once, again = np.sum(errors, axis=0)
+    assert again < 0.1 * once
 
 
 @given(seeds)
