@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from pdrn.convex import (
     DCT,
+    DCT2D,
     L1,
     L2,
     Ball,
@@ -57,6 +58,7 @@ OPERATORS = {
     "matrix": Dense(_MATRIX),
     "cosine transform": DCT(12),
     "odd cosine transform": DCT(13),
+    "cosine transform of images": DCT2D(3, 4),
     "frame": GaborFrame(50, window_length=8, hop=2),
     "frame with ragged hop": GaborFrame(41, window_length=10, hop=3, fft_length=13),
     "frame without overlap": GaborFrame(17, window_length=5, hop=5),

@@ -11,11 +11,13 @@ from pdrn.convex.indicators import Ball, Box
 from pdrn.convex.norms import L1, L2, GroupL21, LInf
 from pdrn.convex.operators import Dense, Identity, Operator
 from pdrn.convex.problem import Certificate, Problem, dequantization
+from pdrn.convex.reweighting import reweighted
 from pdrn.convex.solver import Check, History, Solution, solve
-from pdrn.convex.transforms import DCT, GaborFrame
+from pdrn.convex.transforms import DCT, DCT2D, GaborFrame
 
 __all__ = [
     "DCT",
+    "DCT2D",
     "L1",
     "L2",
     "Ball",
@@ -38,6 +40,7 @@ __all__ = [
     "SquaredL2",
     "Zero",
     "dequantization",
+    "reweighted",
     "solve",
     "step_sizes",
 ]

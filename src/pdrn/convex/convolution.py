@@ -107,6 +107,10 @@ class Convolution(Operator):
         channels, window = self.filters.shape
         return self.count * channels, (self.count - 1) * self.hop + window
 
+    @property
+    def channels(self) -> int:
+        return int(self.filters.shape[0])
+
     def _apply(self, x: Array, overwrite: bool) -> Array:
         return analyse(x, convert(self.filters, x), self.hop).reshape(*x.shape[:-1], -1)
 

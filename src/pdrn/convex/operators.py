@@ -53,6 +53,11 @@ class Operator(ABC):
     def shape(self) -> tuple[int, int]:
         """``(m, n)``."""
 
+    @property
+    def channels(self) -> int:
+        """How many kinds of coefficients there are: those of one view where several follow, else all m."""
+        return self.shape[0]
+
     def apply(self, x: Array, *, overwrite: bool = False) -> Array:
         """K x, ``(..., n) -> (..., m)``."""
         _require_vectors(x, self.shape[1])
@@ -145,6 +150,10 @@ class Scaled(Operator):
     def shape(self) -> tuple[int, int]:
         return self.operator.shape
 
+    @property
+    def channels(self) -> int:
+        return self.operator.channels
+
     def _apply(self, x: Array, overwrite: bool) -> Array:
         return times(self.operator.apply(x, overwrite=overwrite), self.factor)
 
@@ -176,6 +185,10 @@ class Composed(Operator):
     @property
     def shape(self) -> tuple[int, int]:
         return self.outer.shape[0], self.inner.shape[1]
+
+    @property
+    def channels(self) -> int:
+        return self.outer.channels
 
     def _apply(self, x: Array, overwrite: bool) -> Array:
         return self.outer.apply(self.inner.apply(x, overwrite=overwrite), overwrite=True)

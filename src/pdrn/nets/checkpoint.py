@@ -24,9 +24,10 @@ import safetensors.numpy
 from pdrn.audio.placing import whole_or_gone
 from pdrn.nets.architecture import Architecture
 from pdrn.nets.maps import ConvolutionalMap, DenseMap
-from pdrn.nets.network import Arrays, Network, check_weights
+from pdrn.nets.network import Arrays, Network, Plan, check_weights
 from pdrn.nets.primal_dual import PrimalDual
 from pdrn.nets.related import LISTA, DeepPrimalDual, LearnedPrimalDual, ResidualNetwork
+from pdrn.nets.unrolling import Unrolled, Unrolling
 
 FORMAT = 1
 """Raised when files of this version could not be read by the versions before."""
@@ -43,6 +44,7 @@ KINDS: dict[str, type[Any]] = {
         LISTA,
         PrimalDual,
         ResidualNetwork,
+        Unrolling,
     )
 }
 """What a file may ask for by name."""
@@ -87,7 +89,7 @@ class Provenance:
 
 def save(
     path: str | os.PathLike[str],
-    network: Network,
+    network: Network | Unrolled,
     provenance: Provenance | None = None,
     *,
     half: bool = False,
@@ -120,23 +122,43 @@ def save(
 def load(path: str | os.PathLike[str]) -> tuple[Network, Provenance]:
     """Read a network and its provenance, refusing whatever is not exactly what the file says it is."""
     with _opened(path) as file:
-        architecture, provenance = _description(file.metadata() or {})
-        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-        check_weights(architecture, {name: tuple(part.get_shape()) for name, part in slices.items()})
-        for name, part in slices.items():
-            if part.get_dtype() not in STORED_TYPES:
-                raise ValueError(f"tensor {name} is of type {part.get_dtype()}, not a float")
-        weights: Arrays = {
-            name: file.get_tensor(name).astype(STORED_TYPES[part.get_dtype()], copy=False)
-            for name, part in slices.items()
-        }
-        return Network(architecture, weights), provenance
+        architecture, provenance = _restoring(file)
+        return Network(architecture, _weights(file, architecture)), provenance
+
+
+def load_unrolled(path: str | os.PathLike[str]) -> tuple[Unrolled, Provenance]:
+    """Read a network that was unrolled from a problem, as ``load`` does."""
+    with _opened(path) as file:
+        plan, provenance = _description(file.metadata() or {})
+        if not isinstance(plan, Unrolling):
+            raise ValueError("it restores signals inside their cells; read it with load")
+        return Unrolled(plan, _weights(file, plan)), provenance
 
 
 def describe(path: str | os.PathLike[str]) -> tuple[Architecture, Provenance]:
     """Read what a file says of its network, without the weights."""
     with _opened(path) as file:
-        return _description(file.metadata() or {})
+        return _restoring(file)
+
+
+def _restoring(file: Any) -> tuple[Architecture, Provenance]:
+    architecture, provenance = _description(file.metadata() or {})
+    if isinstance(architecture, Unrolling):
+        raise ValueError("it was unrolled from a problem and takes no sound; read it with load_unrolled")
+    return architecture, provenance
+
+
+def _weights(file: Any, plan: Plan) -> Arrays:
+    """Read the tensors, after a look at their names, shapes and types."""
+    slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+    check_weights(plan, {name: tuple(part.get_shape()) for name, part in slices.items()})
+    for name, part in slices.items():
+        if part.get_dtype() not in STORED_TYPES:
+            raise ValueError(f"tensor {name} is of type {part.get_dtype()}, not a float")
+    return {
+        name: file.get_tensor(name).astype(STORED_TYPES[part.get_dtype()], copy=False)
+        for name, part in slices.items()
+    }
 
 
 @contextmanager
@@ -151,7 +173,7 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
         raise ValueError(f"{path} is not a network that can be used: {error}") from error
 
 
-def _description(metadata: Mapping[str, str]) -> tuple[Architecture, Provenance]:
+def _description(metadata: Mapping[str, str]) -> tuple[Architecture | Unrolling, Provenance]:
     if METADATA_KEY not in metadata:
         raise ValueError("it does not say what network it holds; was it written by another program?")
     try:
@@ -164,7 +186,7 @@ def _description(metadata: Mapping[str, str]) -> tuple[Architecture, Provenance]
     if described["format"] > FORMAT:
         raise ValueError(f"it has format {described['format']}, newer than this version reads; update pdrn")
     architecture = _decoded(described.get("architecture"))
-    if not isinstance(architecture, Architecture):
+    if not isinstance(architecture, Architecture | Unrolling):
         raise ValueError(f"its description names no architecture but {described.get('architecture')!r}")
     provenance = described.get("provenance")
     if not isinstance(provenance, dict):

@@ -10,11 +10,49 @@ from torch import Tensor, nn
 
 from pdrn.nets.architecture import Architecture, Start, Weights, restore, restore_by_layer
 from pdrn.nets.maps import ConvolutionalMap, DenseMap, Map
-from pdrn.nets.network import Network, check_weights
+from pdrn.nets.network import Arrays, Network, Plan, check_weights
 from pdrn.nets.primal_dual import Learned, PrimalDual, Tying
 
 
-class NetworkModule(nn.Module):
+class PlannedModule(nn.Module):
+    """The weights of a plan, as parameters by the plan's names."""
+
+    def __init__(self, architecture: Plan, weights: Start, dtype: torch.dtype) -> None:
+        super().__init__()
+        if dtype not in (torch.float32, torch.float64):
+            raise ValueError(f"networks compute in float32 or float64, not in {dtype}; try torch.autocast")
+        self.architecture: Any = architecture
+        check_weights(architecture, {name: np.shape(part) for name, part in weights.items()})
+        lists: dict[str, list[nn.Parameter]] = {}
+        for name in architecture.shapes():
+            tensor = torch.tensor(weights[name], dtype=dtype)
+            kind, _, index = name.partition(".")
+            if name in architecture.fixed:
+                self.register_buffer(name, tensor)
+            elif index:
+                lists.setdefault(kind, []).append(nn.Parameter(tensor))
+            else:
+                self.register_parameter(name, nn.Parameter(tensor))
+        for kind, parameters in lists.items():
+            self.add_module(kind, nn.ParameterList(parameters))
+
+    def _arrays(self) -> Arrays:
+        return {name: part.cpu().numpy().copy() for name, part in self.state_dict().items()}
+
+    def _weights(self) -> Weights:
+        return {name: self._tensor(name) for name in self.architecture.shapes()}
+
+    def _tensor(self, name: str) -> Tensor:
+        kind, _, index = name.partition(".")
+        part: Any = getattr(self, kind)
+        tensor: Tensor = part[int(index)] if index else part
+        return tensor
+
+    def extra_repr(self) -> str:
+        return f"{self.architecture}, {self.architecture.parameter_count:,} parameters"
+
+
+class NetworkModule(PlannedModule):
     """Any architecture as a module: cells in, signals inside their cells out.
 
     Parameters
@@ -30,38 +68,12 @@ class NetworkModule(nn.Module):
     def __init__(
         self, architecture: Architecture, weights: Start | None = None, *, dtype: torch.dtype = torch.float32
     ) -> None:
-        super().__init__()
-        if dtype not in (torch.float32, torch.float64):
-            raise ValueError(f"networks compute in float32 or float64, not in {dtype}; try torch.autocast")
-        self.architecture = architecture
         weights = architecture.start(np.random.default_rng(0)) if weights is None else weights
-        check_weights(architecture, {name: np.shape(part) for name, part in weights.items()})
-        lists: dict[str, list[nn.Parameter]] = {}
-        for name in architecture.shapes():
-            tensor = torch.tensor(weights[name], dtype=dtype)
-            kind, _, index = name.partition(".")
-            if name in architecture.fixed:
-                self.register_buffer(name, tensor)
-            elif index:
-                lists.setdefault(kind, []).append(nn.Parameter(tensor))
-            else:
-                self.register_parameter(name, nn.Parameter(tensor))
-        for kind, parameters in lists.items():
-            self.add_module(kind, nn.ParameterList(parameters))
+        super().__init__(architecture, weights, dtype)
 
     def network(self) -> Network:
         """Return the NumPy network with the weights as they are now."""
-        arrays = {name: part.cpu().numpy().copy() for name, part in self.state_dict().items()}
-        return Network(self.architecture, arrays)
-
-    def _weights(self) -> Weights:
-        return {name: self._tensor(name) for name in self.architecture.shapes()}
-
-    def _tensor(self, name: str) -> Tensor:
-        kind, _, index = name.partition(".")
-        part: Any = getattr(self, kind)
-        tensor: Tensor = part[int(index)] if index else part
-        return tensor
+        return Network(self.architecture, self._arrays())
 
     def forward(self, lower: Tensor, upper: Tensor) -> Tensor:
         """Restore signals inside their cells, ``(..., n) -> (..., n)``.
@@ -75,9 +87,6 @@ class NetworkModule(nn.Module):
     def by_layer(self, lower: Tensor, upper: Tensor) -> list[Tensor]:
         """Return the estimates of all layers; the last is what ``forward`` returns."""
         return restore_by_layer(self.architecture, self._weights(), lower, upper)
-
-    def extra_repr(self) -> str:
-        return f"{self.architecture}, {self.architecture.parameter_count:,} parameters"
 
 
 def as_module(network: Network) -> NetworkModule:

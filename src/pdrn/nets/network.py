@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,6 +13,21 @@ from pdrn.nets.maps import require_size
 from pdrn.nets.threads import limited
 
 Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+class Plan(Protocol):
+    """What names the tensors of a network: an architecture or an unrolling."""
+
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """The names of tensors that are not learned."""
+
+    @property
+    def parameter_count(self) -> int:
+        """How many numbers are learned."""
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the name and shape of every tensor."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,14 +54,7 @@ class Network:
     """How many threads matrix products take; None leaves that to NumPy."""
 
     def __post_init__(self) -> None:
-        check_weights(self.architecture, {name: part.shape for name, part in self.weights.items()})
-        arrays = {name: np.ascontiguousarray(self.weights[name]) for name in self.architecture.shapes()}
-        set_field(self, "weights", arrays)
-        types = {part.dtype for part in self.weights.values()}
-        if types not in ({np.dtype(np.float32)}, {np.dtype(np.float64)}):
-            raise ValueError(f"the weights must be all float32 or all float64, got {sorted(map(str, types))}")
-        for name, part in self.weights.items():
-            require_finite(part, name)
+        set_field(self, "weights", checked_weights(self.architecture, self.weights))
         if self.threads is not None:
             require_size("threads", self.threads)
 
@@ -74,9 +82,21 @@ class Network:
             return restore_by_layer(self.architecture, self.weights, lower, upper)
 
 
-def check_weights(architecture: Architecture, found: dict[str, tuple[int, ...]]) -> None:
-    """Raise ValueError unless the tensors found, by name and shape, are those of an architecture."""
-    wanted = architecture.shapes()
+def checked_weights(plan: Plan, weights: Arrays) -> Arrays:
+    """Return the weights of a plan in its order, refusing others, mixed types and what is not finite."""
+    check_weights(plan, {name: part.shape for name, part in weights.items()})
+    arrays = {name: np.ascontiguousarray(weights[name]) for name in plan.shapes()}
+    types = {part.dtype for part in arrays.values()}
+    if types not in ({np.dtype(np.float32)}, {np.dtype(np.float64)}):
+        raise ValueError(f"the weights must be all float32 or all float64, got {sorted(map(str, types))}")
+    for name, part in arrays.items():
+        require_finite(part, name)
+    return arrays
+
+
+def check_weights(plan: Plan, found: dict[str, tuple[int, ...]]) -> None:
+    """Raise ValueError unless the tensors found, by name and shape, are those of a plan."""
+    wanted = plan.shapes()
     if missing := sorted(wanted.keys() - found.keys()):
         raise ValueError(f"the network needs tensors that are missing: {_listed(missing)}")
     if extra := sorted(found.keys() - wanted.keys()):

@@ -254,9 +254,11 @@ def _made(kind: Any, table: Any, place: str) -> Any:
     if not isinstance(table, Mapping):
         raise ValueError(f"{place} must be a table, got {table!r}")
     if kind is Architecture or get_origin(kind) in (Union, types.UnionType):
+        wanted = get_args(kind) or (kind,)
+        names = [name for name, each in KINDS.items() if issubclass(each, wanted)]
         named = table.get("kind")
-        if named not in KINDS:
-            raise ValueError(f"{place}.kind must be one of {', '.join(KINDS)}, got {named!r}")
+        if named not in names:
+            raise ValueError(f"{place}.kind must be one of {', '.join(names)}, got {named!r}")
         kind, table = KINDS[named], {key: value for key, value in table.items() if key != "kind"}
     fields = {part.name: part for part in dataclasses.fields(kind)}
     if unknown := sorted(table.keys() - fields.keys()):

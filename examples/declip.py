@@ -1,0 +1,58 @@
+"""Peaks that were cut off: a clipped sample tells only that the true one lies beyond it, a half-open cell.
+
+    min |w Kx|_1  with x in its cells,  K a Gabor frame, w learned from the signal itself (reweighted l1)
+
+python examples/declip.py [PICTURE.png]
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+
+import pdrn
+from pdrn.audio.damage import Clipping
+from pdrn.audio.sample import speech
+from pdrn.convex import GaborFrame, reweighted
+from showing import compared, decibels, draw
+
+
+def main(path: str = "declip.png", seconds: float = 2.0, clip_at: float = 0.2) -> dict[str, float]:
+    """Clip speech, restore it and return the SNR of each way."""
+    samples, sample_rate_hz = speech()
+    clean = samples[2 * sample_rate_hz :][: round(seconds * sample_rate_hz)]
+    clean = clean / np.abs(clean).max()
+    clipping = Clipping(clip_at)
+    clipped = clipping.quantize(clean)
+    cells = clipping.cells(clipped)
+
+    place = np.arange(len(clean))
+    known = np.abs(clipped) < clip_at
+    spline = CubicSpline(place[known], clipped[known])(place)
+    frame = GaborFrame(len(clean), window_length=1024, hop=256)
+    sparse = reweighted(cells.lo, cells.hi, frame, faint=0.01, group=2, move=0.1)
+    results = {
+        "clipped": clipped,
+        "cubic spline over the peaks": cells.project(spline),
+        "pdrn.restore(..., clip_at=...)": pdrn.restore(clipped, sample_rate_hz, clip_at=clip_at),
+        "reweighted l1 of a Gabor frame": sparse.x,
+    }
+    figures = compared(
+        f"declip at {clip_at} of the peak, {1 - known.mean():.1%} clipped, SNR / dB", decibels(clean), results
+    )
+    start = max(int(np.argmax(np.abs(clean))) - 120, 0)
+    part = slice(start, start + 240)
+    draw(
+        path,
+        "clipped speech",
+        place[part] / sample_rate_hz,
+        {"original": clean[part]} | {name: result[part] for name, result in results.items()},
+        (cells.lo[part], cells.hi[part]),
+    )
+    return figures
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,279 @@
+"""Any problem unrolled is the solver, until it learns; then it is still a network like the others."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.convex.laws import FUNCTIONALS, OPERATORS, SIZE, cells, normal, seeds
+
+from pdrn.convex import (
+    DCT,
+    DCT2D,
+    L1,
+    ChambollePock,
+    Convolution,
+    Dense,
+    GaborFrame,
+    Problem,
+    SquaredL2,
+    dequantization,
+    solve,
+)
+from pdrn.nets import DenseMap, Network, PrimalDual, unroll
+from pdrn.nets.checkpoint import Provenance, load, load_unrolled, save
+from pdrn.nets.unrolled_module import UnrolledModule
+from pdrn.nets.unrolling import Unrolled, Unrolling
+
+each_functional = pytest.mark.parametrize("name", FUNCTIONALS)
+each_operator = pytest.mark.parametrize("K", OPERATORS.values(), ids=OPERATORS)
+MATRIX = Dense(np.random.default_rng(3).standard_normal((SIZE, SIZE)))
+LEARNED = ["no", "once", "per layer"]
+
+
+def denoising(K, seed, batch=(2,)):
+    noisy = normal(seed, *batch, K.shape[1])
+    return Problem(0.3 * L1(), SquaredL2().shifted(-noisy), K, noisy, weight=0.7)
+
+
+def iterates(problem, depth, algorithm=None):
+    return [solve(problem, algorithm, iterations=layer + 1).x for layer in range(depth)]
+
+
+def assert_same(layers, expected):
+    for layer, iterate in zip(layers, expected, strict=True):
+        found = layer.detach().numpy() if torch.is_tensor(layer) else layer
+        assert np.allclose(found, iterate, atol=1e-12, rtol=1e-12)
+
+
+@each_functional
+@pytest.mark.parametrize("role", ["F", "G"])
+@settings(max_examples=4)
+@given(seeds, st.sampled_from([0.0, 0.4, 1.0]), st.integers(1, 6))
+def test_before_it_learns_every_layer_is_an_iterate_of_the_solver(name, role, seed, theta, depth):
+    pair = {"F": L1(), "G": SquaredL2()} | {role: FUNCTIONALS[name]}
+    problem = Problem(**pair, K=MATRIX, start=normal(seed, 2, SIZE), weight=0.5)
+    algorithm = ChambollePock(theta=theta)
+    net = unroll(problem, depth, algorithm)
+    expected = iterates(problem, depth, algorithm)
+    assert_same(net.by_layer(problem), expected)
+    assert_same([net(problem)], expected[-1:])
+    assert_same(net.network().by_layer(problem), expected)
+
+
+@each_operator
+@pytest.mark.parametrize("kernel", [None, "matrix", "gains"])
+@pytest.mark.parametrize("tying", ["untied", "half", "tied"])
+def test_whatever_is_learned_of_the_operator_starts_at_it(K, kernel, tying):
+    problem = denoising(K, 1)
+    net = unroll(problem, 3, kernel=kernel, tying=tying, memory="gain", learn_theta="once")
+    assert_same(net.by_layer(problem), iterates(problem, 3))
+
+
+@pytest.mark.parametrize("memory", ["dual", "gain", "mix"])
+@pytest.mark.parametrize("learn_steps", LEARNED)
+@pytest.mark.parametrize("learn_theta", LEARNED)
+def test_whatever_else_is_learned_starts_at_the_algorithm(memory, learn_steps, learn_theta):
+    problem, algorithm = denoising(MATRIX, 2), ChambollePock(sigma=0.1, tau=0.3, theta=0.6)
+    options = {"memory": memory, "learn_steps": learn_steps, "learn_theta": learn_theta}
+    net = unroll(problem, 3, algorithm, **options)
+    assert_same(net.by_layer(problem), iterates(problem, 3, algorithm))
+
+
+def test_a_bias_forgets_the_dual_variable():
+    problem, algorithm = denoising(MATRIX, 3), ChambollePock(theta=0.0)
+    first, second = unroll(problem, 2, algorithm, memory="bias").by_layer(problem)
+    again = dataclasses.replace(problem, start=first.detach().numpy())
+    assert_same([second], iterates(again, 1))
+
+
+def test_steps_follow_every_problem_of_a_batch():
+    lower, upper = cells(4, 3, 16)
+    width = np.array([[1.0], [4.0], [0.5]])
+    problem = dequantization(lower * width, upper * width, DCT(16))
+    assert problem.weight.shape == (3, 1)
+    assert_same(unroll(problem, 4).by_layer(problem), iterates(problem, 4))
+
+
+def test_new_data_come_with_the_call():
+    K = DCT(16)
+    net = unroll(denoising(K, 5, ()), 3)
+    other = denoising(K, 6, (4, 2))
+    assert_same(net.by_layer(other), iterates(other, 3))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda count: Convolution(normal(7, 5, 6), hop=2, count=count),
+        lambda count: GaborFrame(4 * count, window_length=8, hop=4),
+    ],
+    ids=["filters", "frame"],
+)
+@pytest.mark.parametrize("memory", ["gain", "mix"])
+def test_views_let_a_network_take_signals_of_any_length(make, memory):
+    net = unroll(denoising(make(3), 5), 2, kernel=None if make(3).channels == 5 else "gains", memory=memory)
+    longer = denoising(make(9), 6)
+    assert_same(net.by_layer(longer), iterates(longer, 2))
+
+
+@pytest.mark.parametrize(
+    ("K", "kernel", "shapes"),
+    [
+        (MATRIX, "own", ((SIZE, SIZE),)),
+        (Convolution(normal(7, 5, 6), hop=2, count=3), "own", ((5, 6),)),
+        (MATRIX @ (2.0 * MATRIX), "own", ((SIZE, SIZE), (SIZE, SIZE))),
+        (DCT(512), "matrix", ((512, 512),)),
+        (DCT(513), "gains", ((513,),)),
+        (DCT2D(64, 64), "gains", ((4096,),)),
+        (GaborFrame(2000, window_length=16, hop=4), "gains", ((18,),)),
+    ],
+)
+def test_the_kernel_is_what_can_be_learned(K, kernel, shapes):
+    plan = Unrolling.of(denoising(K, 1, ()), 1)
+    assert (plan.kernel, plan.kernel_shapes) == (kernel, shapes)
+
+
+def disturbed(problem, seed=0, **options):
+    net = unroll(problem, 3, learn_theta="per layer", **options)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for part in net.parameters():
+            part += 0.1 * torch.randn(part.shape, generator=generator, dtype=part.dtype)
+    return net
+
+
+@each_functional
+@pytest.mark.parametrize("role", ["F", "G"])
+def test_gradients_are_right(name, role):
+    pair = {"F": L1(), "G": SquaredL2()} | {role: FUNCTIONALS[name]}
+    problem = Problem(**pair, K=MATRIX, start=normal(8, 2, SIZE))
+    net = disturbed(problem, memory="gain")
+    names = [name for name, _ in net.named_parameters()]
+
+    def run(*parameters):
+        weights = dict(zip(names, parameters, strict=True))
+        return torch.func.functional_call(net, weights, (problem,))
+
+    assert torch.autograd.gradcheck(run, tuple(net.parameters()), fast_mode=True)
+
+
+@each_operator
+@pytest.mark.parametrize("kernel", [None, "gains"])
+def test_every_weight_learns(K, kernel):
+    problem = denoising(K, 9)
+    problem = dataclasses.replace(problem, F=SquaredL2())
+    net = disturbed(problem, memory="mix", kernel=kernel)
+    (net(problem) ** 2).sum().backward()
+    theta = net.theta.grad
+    assert theta[:-1].all()  # the last extrapolation has no layer to go to
+    net.theta.grad = torch.ones_like(theta)
+    assert [name for name, part in net.named_parameters() if not part.grad.any()] == []
+
+
+def test_training_beats_the_solver_at_the_same_depth():
+    K, generator = DCT(16), np.random.default_rng(1)
+    clean = np.cos(generator.uniform(0.1, 0.6, (200, 1)) * np.arange(16))
+    noisy = clean + generator.normal(0, 0.3, clean.shape)
+    problem = Problem(0.3 * L1(), SquaredL2().shifted(-noisy), K, noisy)
+    net = unroll(problem, 3)
+    target = torch.tensor(clean)
+    start = ((net(problem) - target) ** 2).mean().item()
+    for _ in range(30):
+        loss = ((net(problem) - target) ** 2).mean()
+        net.zero_grad()
+        loss.backward()
+        with torch.no_grad():
+            for part in net.parameters():
+                part -= 5 * part.grad
+    assert loss.item() < 0.7 * start
+
+
+@given(seeds)
+@settings(max_examples=10)
+def test_results_stay_in_their_cells_in_another_precision_too(seed):
+    lower, upper = cells(seed, 3, 16)
+    problem = dequantization(lower / 3, upper / 3, DCT(16))
+    net = disturbed(problem, seed).float()
+    for restored in (net(problem).detach().numpy(), net.network()(problem)):
+        assert restored.dtype == np.float64
+        assert problem.G.value(restored).max() == 0
+        assert ((lower / 3 <= restored) & (restored <= upper / 3)).all()
+
+
+@each_operator
+def test_files_go_round_and_are_read_without_torch(K, tmp_path):
+    problem = denoising(K, 10)
+    net = disturbed(problem, memory="gain")
+    save(tmp_path / "net.safetensors", net.network(), Provenance(seed=3))
+    network, provenance = load_unrolled(tmp_path / "net.safetensors")
+    assert provenance.seed == 3
+    assert network.architecture == net.architecture
+    assert np.allclose(network(problem), net(problem).detach(), atol=1e-12)
+    assert torch.equal(UnrolledModule.of(network)(problem), net(problem))
+
+
+def test_using_a_network_imports_no_torch(tmp_path):
+    save(tmp_path / "net.safetensors", unroll(denoising(DCT(8), 1), 2).network())
+    code = f"""
+import sys, numpy as np
+from pdrn.convex import DCT, L1, Problem, SquaredL2
+from pdrn.nets.checkpoint import load_unrolled
+noisy = np.ones(8)
+network, _ = load_unrolled({str(tmp_path / "net.safetensors")!r})
+network(Problem(L1(), SquaredL2().shifted(-noisy), DCT(8), noisy))
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_files_of_the_other_kind_are_refused(tmp_path):
+    save(tmp_path / "unrolled", unroll(denoising(DCT(8), 1), 2).network())
+    save(tmp_path / "cells", Network.started(PrimalDual(DenseMap(8), 1)))
+    with pytest.raises(ValueError, match="read it with load_unrolled"):
+        load(tmp_path / "unrolled")
+    with pytest.raises(ValueError, match=r"read it with load$"):
+        load_unrolled(tmp_path / "cells")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"depth": 0}, "depth must be"),
+        ({"kernel": "none"}, "kernel must be one of"),
+        ({"kernel_shapes": ()}, "does not consist of 0 arrays"),
+        ({"kernel_shapes": ((0, 8),)}, "a size of a kernel"),
+        ({"memory": "long"}, "memory must be one of"),
+        ({"learn_steps": True}, "learn_steps must be one of"),
+        ({"theta": 2.0}, "theta must lie in"),
+        ({"sigma": -1.0}, "sigma must be positive"),
+    ],
+)
+def test_plans_that_make_no_sense_are_refused(change, message):
+    fields = dataclasses.asdict(Unrolling.of(denoising(DCT(8), 1), 2))
+    assert Unrolling(**json.loads(json.dumps(fields))) == Unrolling(**fields)
+    with pytest.raises(ValueError, match=message):
+        Unrolling(**(fields | change))
+
+
+def test_operators_without_arrays_have_none_of_their_own():
+    with pytest.raises(ValueError, match="holds no arrays to learn; choose the kernel matrix or gains"):
+        unroll(denoising(DCT(8), 1), 2, kernel="own")
+
+
+@pytest.mark.parametrize("kernel", [None, "matrix", "gains"])
+def test_problems_with_another_operator_are_refused(kernel):
+    net = unroll(denoising(MATRIX, 1), 2, kernel=kernel)
+    with pytest.raises(ValueError, match="another operator than Dense of shape"):
+        net(denoising(Dense(normal(1, 9, 8)), 1))
+
+
+def test_weights_of_another_plan_are_refused():
+    network = unroll(denoising(DCT(8), 1), 2).network()
+    with pytest.raises(ValueError, match=r"missing: V\.1"):
+        Unrolled(network.architecture, {k: v for k, v in network.weights.items() if k != "V.1"})
