@@ -50,6 +50,13 @@ class Encoding(StrEnum):
     alaw = "alaw"
 
 
+class EngineName(StrEnum):
+    """What does the work."""
+
+    local = "local"
+    ray = "ray"
+
+
 class Subtype(StrEnum):
     """How files store each sample."""
 

@@ -173,18 +173,25 @@ class Run:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes out; a killed process lets go by itself."""
+        with locked(self.folder / ".lock", f"another process is training in {self.folder}; wait for it"):
+            yield
+
+
+@contextmanager
+def locked(path: Path, refusal: str) -> Iterator[None]:
+    """Hold a file that other processes are refused meanwhile, and that a killed process lets go of."""
+    try:
+        import fcntl
+    except ImportError:  # not on this system
+        yield
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as stream:
         try:
-            import fcntl
-        except ImportError:  # not on this system
-            yield
-            return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with open(self.folder / ".lock", "w") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise ValueError(f"another process is training in {self.folder}; wait for it") from error
-            yield
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ValueError(refusal) from error
+        yield
 
 
 def runs_in(folder: str | os.PathLike[str]) -> list[Run]:

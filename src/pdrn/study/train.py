@@ -53,6 +53,10 @@ class Watcher:
         """Hear what is written to the log."""
 
 
+class Diverged(ValueError):
+    """The weights of a run are not numbers any more."""
+
+
 @dataclass
 class Best:
     """The best network so far."""
@@ -263,7 +267,7 @@ def _clear_errors(run: Run) -> Iterator[None]:
     try:
         yield
     except FloatingPointError as error:
-        raise ValueError(str(error)) from None
+        raise Diverged(str(error)) from None
     except (OSError, AudioError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
         if not isinstance(cause, OSError):
