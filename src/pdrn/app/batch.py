@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Formatter
 
+from pdrn.app.manifest import Proof
 from pdrn.audio.files import SUFFIXES
 from pdrn.audio.system import AudioError
 from pdrn.audio.writing import FORMAT_OF_SUFFIX, format_of
@@ -20,7 +21,7 @@ class Mistake(ValueError):
     """What a user asked for cannot be meant so."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Job:
     """One file to be made from another; "-" stands for a pipe."""
 
@@ -28,6 +29,10 @@ class Job:
     target: str
     makes_folder: bool = False
     """Whether the target's folder is to be made where there is none."""
+    proof: Proof | None = None
+    """What was noted when it was done before, if it was."""
+    again: bool = False
+    """Whether it was begun before, and nobody heard how it ended."""
 
 
 def plan(

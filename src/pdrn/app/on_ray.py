@@ -15,8 +15,9 @@ STORE_BYTES = 128 << 20
 
 ANSWER_SECONDS = 5.0
 
-_SETTINGS = {
+SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # says nothing about anyone to anyone
+    "RAY_raylet_start_wait_time_s": "180",  # a busy machine needs more than its half a minute
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else it warns of what a later version will do
 }
 
@@ -37,7 +38,7 @@ def connected(address: str | None, cpus: int) -> Iterator[Any]:
     ValueError
         If Ray is not installed, or no cluster answers.
     """
-    for name, value in _SETTINGS.items():
+    for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     try:
         import ray
@@ -55,10 +56,10 @@ def connected(address: str | None, cpus: int) -> Iterator[Any]:
     try:
         try:
             ray.init(**wishes)
-        except Exception as error:  # Ray raises that itself where it starts too slowly
-            where = "cannot be started" if address is None else f"at {address} cannot be joined"
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise ValueError(f"the Ray {where}: {reason}") from error
+        except Exception as error:  # of no narrower class where it starts too slowly
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            what = "Ray cannot be started" if address is None else f"the Ray at {address} cannot be joined"
+            raise ValueError(f"{what}: {reason}") from error
         finally:
             signal.signal(signal.SIGTERM, handler)  # Ray puts its own there, which ends less orderly
         yield ray

@@ -12,6 +12,7 @@ from pdrn.app.options import (
     Converter,
     ConverterOption,
     Encoding,
+    EngineName,
     LawOption,
     Method,
     Overwrite,
@@ -24,6 +25,7 @@ EXAMPLES = """\b
 For example:
   pdrn restore speech.wav
   pdrn restore old/ -o new/ --recursive --subtype PCM_24 --jobs 2
+  pdrn restore old/ -o new/ --manifest new.jsonl --engine ray --address auto
   pdrn restore speech.wav --method cp -o sparse.wav
   pdrn restore call.wav -o - --law mulaw | play -
   arecord -t raw -f S16_LE -r 16000 |
@@ -80,8 +82,30 @@ def restore(
     gaps: Annotated[
         bool, typer.Option("--gaps", help="Fill in missing samples, NaN in files of floats.")
     ] = False,
-    jobs: Annotated[int, typer.Option(min=1, help="Files at once, each in a process of its own.")] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Files at once, each in a process of its own; 1 unless given, on a cluster one per CPU.",
+        ),
+    ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Threads per file.")] = 1,
+    manifest: Annotated[
+        str | None,
+        typer.Option(
+            help="Note what is done in this file; what it proves to be done is left out.", metavar="FILE"
+        ),
+    ] = None,
+    engine: Annotated[
+        EngineName, typer.Option(help="Processes of this machine, or the workers of a Ray (pdrn[ray]).")
+    ] = EngineName.local,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="The Ray cluster to join, or auto; one of this machine alone unless given.",
+            metavar="HOST:PORT",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object per file.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
     raw: Annotated[
@@ -106,10 +130,12 @@ def restore(
     """
     description = described(bits, step, law, clip_at, converter)
     for_files = {
+        "--engine": engine is not EngineName.local,
         "--filename": filename != TEMPLATE,
         "--gaps": gaps,
-        "--jobs": jobs > 1,
+        "--jobs": jobs is not None,
         "--json": json,
+        "--manifest": manifest is not None,
         "--output": output is not None,
         "--recursive": recursive,
         "--skip-existing": skip_existing,
@@ -126,6 +152,8 @@ def restore(
         if given:
             advice = "is for files; leave it or --raw out" if raw else "is for raw samples; add --raw"
             raise typer.BadParameter(f"{name} {advice}")
+    if address is not None and engine is not EngineName.ray:
+        raise typer.BadParameter("--address is of a Ray cluster; add --engine ray")
     from pdrn.restoring.restorer import Restorer
 
     try:
@@ -154,7 +182,8 @@ def restore(
         restore_raw(restorer, levels, rate, (read_as, write_as), places, overwrite, quiet)
         return
     from pdrn.app.batch import Mistake, plan
-    from pdrn.app.running import Settings, run_all
+    from pdrn.app.doing import Settings
+    from pdrn.app.running import Engine, run_all
 
     if overwrite and skip_existing:
         raise typer.BadParameter("--overwrite and --skip-existing contradict each other; leave one out")
@@ -168,8 +197,20 @@ def restore(
         raise typer.BadParameter("standard output carries the sound; leave --json out, or name a file")
     if verify and any("-" in (task.source, task.target) for task in tasks):
         raise typer.BadParameter("what goes through a pipe cannot be read again; leave --verify out")
+    if any("-" in (task.source, task.target) for task in tasks):
+        for name, given in {"--manifest": manifest is not None, "--engine": engine is EngineName.ray}.items():
+            if given:
+                raise typer.BadParameter(f"{name} is for files, and not for pipes; leave it out")
     settings = Settings(
-        restorer, description, subtype and str(subtype), overwrite, skip_existing, verify, gaps
+        restorer,
+        description,
+        subtype and str(subtype),
+        overwrite,
+        skip_existing,
+        verify,
+        gaps,
+        proves=manifest is not None,
     )
-    if not run_all(tasks, settings, jobs, json, quiet):
+    worker = Engine(jobs, engine is EngineName.ray, address)
+    if not run_all(tasks, settings, worker, manifest, json=json, quiet=quiet):
         raise typer.Exit(1)

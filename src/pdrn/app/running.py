@@ -2,86 +2,78 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Generator, Sequence
-from contextlib import closing
-from dataclasses import asdict, dataclass
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from functools import partial
-from json import dumps
 
 from pdrn.app.batch import Job
+from pdrn.app.cluster import ATTEMPTS, across
+from pdrn.app.doing import Outcome, Settings, do
+from pdrn.app.manifest import opened
+from pdrn.app.on_ray import connected
 from pdrn.app.workers import side_by_side
 from pdrn.audio.placing import standard_output
-from pdrn.audio.system import AudioError, why
+from pdrn.audio.system import AudioError
 from pdrn.restoring.blockwise import Progress
-from pdrn.restoring.description import Description
-from pdrn.restoring.method import in_words
-from pdrn.restoring.recording import Report, restore_file
-from pdrn.restoring.restorer import Restorer
 
 _CLEAR = "\r\x1b[K"
 """What empties the line that a terminal is at."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What is the same for all files."""
-
-    restorer: Restorer
-    description: Description
-    subtype: str | None
-    overwrite: bool
-    skip_existing: bool
-    verify: bool
-    gaps: bool
+_MANY = 20
+"""After more files than this, failures have gone out of sight, and are named again."""
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of a file: a report, an error, or neither where the output was there already."""
+class Engine:
+    """What does the work: processes of this machine, or the workers of a Ray."""
 
-    job: Job
-    report: Report | None = None
-    error: str | None = None
-
-    @property
-    def status(self) -> str:
-        """One word for it."""
-        return "restored" if self.report else "failed" if self.error else "skipped"
-
-    def as_json(self) -> str:
-        """Return all of it as a JSON object."""
-        facts = {"input": self.job.source, "output": self.job.target, "status": self.status}
-        if self.error:
-            return dumps(facts | {"error": self.error})
-        return dumps(facts | (asdict(self.report) if self.report else {}))
-
-    def __str__(self) -> str:
-        if self.report is None:
-            return self.error or f"{self.job.target} is there already, {self.job.source} left out"
-        proof = ", every sample in its cell" if self.report.verified else ""
-        speed = f"{self.report.times_real_time:.0f}x real time"
-        how = f"by {in_words(self.report.method, self.report.model)}"
-        return f"{self.job.source} -> {self.job.target}: {self.report.levels}, {how}{proof}, {speed}"
+    jobs: int | None = None
+    """How many files at once: one, or as many as a cluster has CPUs for, unless given."""
+    ray: bool = False
+    address: str | None = None
+    """Of the cluster; a Ray is started for the time being where there is none."""
 
 
-def run_all(jobs: Sequence[Job], settings: Settings, processes: int, json: bool, quiet: bool) -> bool:
-    """Do all jobs, say what became of each, and tell whether none failed."""
+def run_all(
+    jobs: Sequence[Job],
+    settings: Settings,
+    engine: Engine,
+    manifest: str | None = None,
+    *,
+    json: bool = False,
+    quiet: bool = False,
+) -> bool:
+    """Do all jobs, say what became of each, and tell whether none failed.
+
+    What the manifest proves to be done is left out, and what is done is noted there.
+    """
     counts: dict[str, int] = {}
+    failed = []
     show = not quiet and sys.stderr.isatty()
-    with closing(_outcomes(jobs, settings, processes, show)) as outcomes:
-        for outcome in outcomes:
+    with ExitStack() as stack:
+        notes = stack.enter_context(opened(manifest)) if manifest is not None else None
+        if notes and notes.unreadable:
+            print(f"pdrn: {manifest}: {notes.unreadable} lines say nothing and are ignored", file=sys.stderr)
+        known = (replace(job, proof=notes.known(job.target)) for job in jobs) if notes else iter(jobs)
+        for outcome in stack.enter_context(closing(_outcomes(known, len(jobs), settings, engine, show))):
+            if notes and outcome.proof:
+                notes.note(outcome.job.source, outcome.job.target, outcome.proof)
             counts[outcome.status] = counts.get(outcome.status, 0) + 1
             if json:
                 _print_json(outcome)
             if outcome.error:
+                failed.append(outcome.job.source)
                 print(f"pdrn: {outcome.error}", file=sys.stderr)
             elif not quiet and not json:
                 print(outcome, file=sys.stderr)
     if len(jobs) > 1 and not quiet and not json:
+        if len(jobs) > _MANY and failed:
+            print(f"failed: {', '.join(failed)}", file=sys.stderr)
         print(", ".join(f"{count} {status}" for status, count in counts.items()), file=sys.stderr)
-    return "failed" not in counts
+    return not failed
 
 
 def _print_json(outcome: Outcome) -> None:
@@ -94,17 +86,20 @@ def _print_json(outcome: Outcome) -> None:
 
 
 def _outcomes(
-    jobs: Sequence[Job], settings: Settings, processes: int, show: bool
+    jobs: Iterator[Job], count: int, settings: Settings, engine: Engine, show: bool
 ) -> Generator[Outcome, None, None]:
-    processes = min(processes, len(jobs))
+    if engine.ray:
+        yield from _by_ray(jobs, count, settings, engine)
+        return
+    work = partial(do, settings=settings, options=settings.options() if settings.proves else b"")
+    processes = min(engine.jobs or 1, count)
     if processes == 1:
         for job in jobs:
-            outcome = _run(job, settings, _shown(job) if show else None)
+            outcome = work(job, progress=_shown(job) if show else None)
             if show:
                 print(_CLEAR, end="", file=sys.stderr)
             yield outcome
         return
-    work = partial(_run, settings=settings, progress=None)
     with closing(side_by_side(work, jobs, processes)) as results:
         for job, result in results:
             yield result or Outcome(
@@ -112,34 +107,40 @@ def _outcomes(
             )
 
 
-def _run(job: Job, settings: Settings, progress: Progress | None) -> Outcome:
-    try:
-        if settings.skip_existing and os.path.exists(job.target):
-            return Outcome(job)
-        if job.makes_folder:
-            _make_folder(os.path.dirname(job.target) or ".")
-        report = restore_file(
-            settings.restorer.blocks,
-            job.source,
-            job.target,
-            settings.description,
-            subtype=settings.subtype,
-            overwrite=settings.overwrite,
-            verify=settings.verify,
-            gaps=settings.gaps,
-            progress=progress,
+def _by_ray(
+    jobs: Iterator[Job], count: int, settings: Settings, engine: Engine
+) -> Generator[Outcome, None, None]:
+    options, cpus = settings.options(), settings.restorer.threads
+    with connected(engine.address, cpus * min(engine.jobs or 1, count)) as ray:
+        most = 1 if engine.address is None else int(ray.cluster_resources().get("CPU", 1)) // cpus
+        results = across(
+            ray,
+            partial(do, settings=settings, options=options),
+            jobs,
+            min(engine.jobs or max(most, 1), count),
+            cpus=cpus,
+            check=partial(_does_the_same, settings, options),
+            passing=_is_passing,
+            again=_again,
         )
-        return Outcome(job, report)
-    except (ValueError, OSError, MemoryError) as error:
-        reason = str(error) or type(error).__name__
-        return Outcome(job, error=reason if job.source in reason else f"{job.source}: {reason}")
+        with closing(results):
+            for job, result in results:
+                yield result or Outcome(
+                    job,
+                    error=f"{job.source}: {ATTEMPTS} workers died of it; is memory short? try fewer jobs",
+                )
 
 
-def _make_folder(folder: str) -> None:
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except OSError as error:
-        raise AudioError(f"{folder} cannot be made: {why(error)}; choose another place") from error
+def _does_the_same(settings: Settings, options: bytes) -> bool:
+    return settings.options() == options
+
+
+def _is_passing(outcome: Outcome) -> bool:
+    return outcome.passing
+
+
+def _again(job: Job) -> Job:
+    return replace(job, again=True)
 
 
 def _shown(job: Job) -> Progress:

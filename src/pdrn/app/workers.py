@@ -10,8 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import resource_tracker
@@ -27,25 +26,26 @@ R = TypeVar("R")
 
 
 def side_by_side(
-    work: Callable[[J], R], jobs: Sequence[J], processes: int
+    work: Callable[[J], R], jobs: Iterable[J], processes: int
 ) -> Generator[tuple[J, R | None], None, None]:
     """Yield each job and its result as they come, None where the process that had it was killed.
 
     The work, jobs and results travel between processes. Closing the iterator ends all of them.
     """
-    waiting = deque(jobs)
+    waiting = iter(jobs)
     workers: list[SpawnProcess] = []
     busy: dict[Connection, J] = {}
 
     def employ(connection: Connection | None = None) -> None:
-        if waiting:
+        for job in waiting:
             if connection is None:
                 connection, worker = start(partial(_work_off, work=work))
                 workers.append(worker)
-            busy[connection] = waiting.popleft()
+            busy[connection] = job
             with suppress(OSError):  # killed meanwhile, as its result will tell
-                connection.send(busy[connection])
-        elif connection is not None:
+                connection.send(job)
+            return
+        if connection is not None:
             connection.close()
 
     try:
