@@ -1,18 +1,18 @@
 """The paper's grid on a Ray cluster: machines may die, and the weights are those of one machine."""
 
 import json
-import os
 import threading
 
 import numpy as np
 import pytest
 from tests.app.running import pdrn
+from tests.app.test_cluster import small_node
 from tests.app.test_studying import folder  # noqa: F401 (a fixture)
 from tests.study.test_reproduce import is_training, until
 from tests.study.test_train import weights_of
 
 from pdrn.app import training_on_ray
-from pdrn.app.on_ray import connected
+from pdrn.app.on_ray import SETTINGS, connected
 from pdrn.audio.corpus import Corpus
 from pdrn.study.reproduce import Study
 from pdrn.study.runs import Run, run_for, runs_in
@@ -24,13 +24,16 @@ OPTIONS = ("--epochs", 60, "--depths", 1, "--frame-length", 64, "--lambdas", "1e
 @pytest.fixture(scope="module")
 def cluster():
     """Two machines with a CPU each, as far as Ray can tell."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    utilities = pytest.importorskip("ray.cluster_utils")
-    machine = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
-    cluster = utilities.Cluster(initialize_head=True, head_node_args=machine)
-    cluster.second = cluster.add_node(num_cpus=1, object_store_memory=80 << 20)
-    yield cluster
-    cluster.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in SETTINGS.items():
+            patch.setenv(name, value)
+        from ray.cluster_utils import Cluster
+
+        cluster = Cluster()
+        small_node(cluster)
+        cluster.second = small_node(cluster)
+        yield cluster
+        cluster.shutdown()
 
 
 @pytest.fixture
