@@ -104,3 +104,18 @@ def test_networks_share_a_cpu_and_end_with_their_caller(cluster, observed, folde
         until(lambda: not any(map(is_training, runs)))
         with pytest.raises(ValueError, match="no machine of the cluster has 64 CPUs"):
             next(training_on_ray.train_on_ray(ray, 64.0, configs, corpus, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--address", "auto"), "--address is for a Ray; add --engine ray"),
+        (("--cpus-per-network", 2), "--cpus-per-network is for a Ray; add --engine ray"),
+        (("--engine", "ray", "--jobs", 2), "leave --jobs out"),
+        (("--engine", "ray", "--cpus-per-network", 0), "--cpus-per-network is a number above 0"),
+    ],
+)
+def test_options_of_the_other_engine_are_refused(folder, tmp_path, options, reason):  # noqa: F811
+    result = pdrn("reproduce", "table1", "--corpus", folder, "--out", tmp_path, *options)
+    assert result.returncode == 2
+    assert reason in " ".join(result.stderr.split())

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tests.app.running import pdrn
 from tests.study.test_train import files_of, weights_of
 
 from pdrn.study.config import load, run_name
@@ -218,7 +219,7 @@ def test_after_kill_9_of_a_worker_torchrun_ends_with_the_same_bits(pair, command
     whole, _ = pair
     (tmp_path / "often.py").write_text(f"{OFTEN}main()")
     run = Run(tmp_path / "runs" / whole.folder.name)
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "2"]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1"]
     launcher += ["--monitor-interval", "0.1", "--master-port", str(free_port()), str(tmp_path / "often.py")]
     with subprocess.Popen(
         [*launcher, *map(str, command), str(tmp_path / "runs")], stderr=subprocess.PIPE, text=True
@@ -232,6 +233,15 @@ def test_after_kill_9_of_a_worker_torchrun_ends_with_the_same_bits(pair, command
     assert "going on after epoch" in said
     one, other = files_of(whole), files_of(run)
     assert (one["last"], one["best"], one["log"]) == (other["last"], other["best"], other["log"])
+
+
+def test_a_process_that_nobody_started_with_others_says_so(toml, corpus_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.delenv("RANK", raising=False)
+    result = pdrn("train", toml, "--corpus", corpus_folder, "--out", tmp_path)
+    assert result.returncode == 1
+    assert "the processes cannot find one another" in result.stderr
+    assert "start them by torchrun" in result.stderr
 
 
 def test_rows_are_shared_out_whole():

@@ -113,10 +113,30 @@ def joined() -> Iterator[Processes]:
         return
     import torch.distributed
 
-    torch.distributed.init_process_group("gloo")  # for weights in main memory, which is where they are
-    yield Processes(torch.distributed.get_rank(), count, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-    torch.distributed.barrier()  # nobody is done before the first has written everything
+    rank = _meet()
+    yield Processes(rank, count, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    with _all_living():
+        torch.distributed.barrier()  # nobody is done before the first has written everything
     torch.distributed.destroy_process_group()
+
+
+def _meet() -> int:
+    """Find the other processes, and return the rank of this one."""
+    import torch.distributed
+    from torch.distributed.rendezvous import rendezvous
+
+    # torchrun may keep its store over a restart, with the addresses of processes that ended.
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    try:
+        store, rank, count = next(rendezvous("env://"))
+        fresh = torch.distributed.PrefixStore(f"attempt {attempt}", store)
+        # For weights in main memory, which is where they are.
+        torch.distributed.init_process_group("gloo", store=fresh, rank=rank, world_size=count)
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(
+            f"the processes cannot find one another ({str(error).splitlines()[0]}); start them by torchrun"
+        ) from error
+    return int(rank)
 
 
 @contextmanager
