@@ -161,11 +161,17 @@ def test_whole_numbers_stay_whole(corpus, tmp_path):
         ("optimiser.learning_rate=1..2,lin", "is no range"),
         ("architecture.depth=1.5..3", "in whole numbers"),
         ("loss.regularisation=0..1,log", "a range with ,log begins above 0"),
+        ("optimiser.beta2=0.9..1.5", "beta2 must be at least 0 and below 1"),
     ],
 )
 def test_ranges_that_make_no_sense_are_refused(text, reason):
     with pytest.raises(ValueError, match=reason):
         Range.read(text, SETTINGS)
+
+
+def test_a_setting_has_one_range(corpus, tmp_path):
+    with pytest.raises(ValueError, match="tune each once"):
+        a_search(corpus, tmp_path, RATES, RATES)
 
 
 def test_steps_of_chambolle_pock_are_tuned_where_it_is_the_start():

@@ -77,6 +77,8 @@ class Range:
             )
         if found.log and found.low <= 0:
             raise ValueError(f"{text!r} begins at {low}; a range with ,log begins above 0")
+        for end in (found.low, found.high):
+            with_values(config, {name: end})  # which refuses what no configuration can have
         return found
 
     def suggested(self, trial: Trial) -> float:
@@ -112,6 +114,10 @@ class Search:
     storage: str = ""
     """A database, as SQLAlchemy names it; unless given, a file among the runs."""
     threads: int = 0
+
+    def __post_init__(self) -> None:
+        if len({each.name for each in self.ranges}) < len(self.ranges):
+            raise ValueError("a setting has two ranges; tune each once")
 
     @property
     def name(self) -> str:
