@@ -129,7 +129,7 @@ def _meet() -> int:
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     try:
         store, rank, count = next(rendezvous("env://"))
-        fresh = torch.distributed.PrefixStore(f"attempt {attempt}", store)
+        fresh = torch.distributed.PrefixStore(f"attempt {attempt}", store)  # type: ignore[attr-defined]
         # For weights in main memory, which is where they are.
         torch.distributed.init_process_group("gloo", store=fresh, rank=rank, world_size=count)
     except (RuntimeError, ValueError) as error:
