@@ -238,7 +238,8 @@ def test_a_run_keeps_its_threads(corpus, tmp_path):
 def test_another_version_of_the_code_is_said_and_recorded(corpus, tmp_path, monkeypatch):
     watcher = StopAfter(40)
     for version, steps in (("0.1+a", 40), ("0.1+a", 41), ("0.1+b", 70), ("0.1+b", 0)):
-        monkeypatch.setattr("pdrn.study.train.code_version", lambda version=version: version)
+        for module in ("beginning", "train"):
+            monkeypatch.setattr(f"pdrn.study.{module}.code_version", lambda version=version: version)
         watcher.steps = steps
         with pytest.raises(KeyboardInterrupt) if steps else nullcontext():
             run = quickly(config(), corpus, tmp_path, watcher=watcher)

@@ -18,6 +18,7 @@ from pdrn.app import (
     report,
     reproduce,
     restore,
+    search,
     serve,
     study,
     train,
@@ -45,6 +46,7 @@ app.command()(demo.demo)
 app.command(epilog=serve.EXAMPLES)(serve.serve)
 app.command(epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command(epilog=train.EXAMPLES)(train.train)
+app.command(epilog=search.EXAMPLES)(search.search)
 app.command(epilog=reproduce.EXAMPLES)(reproduce.reproduce)
 app.command(epilog=study.EXAMPLES)(study.study)
 app.command(epilog=report.EXAMPLES)(report.report)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pdrn.app.options import CorpusFolder, Hearing, RunsFolder
+from pdrn.app.options import CorpusFolder, EngineName, Hearing, RunsFolder
 from pdrn.app.studying import names, numbers, require, scanned
 
 EXAMPLES = """\b
 For example:
   pdrn reproduce all --corpus ieee --recipe paper --dry-run
-  pdrn reproduce all --corpus ieee --recipe modern --out runs"""
+  pdrn reproduce all --corpus ieee --recipe modern --out runs
+  pdrn reproduce all --corpus ieee --engine ray --address auto --cpus-per-network 2"""
 
 
 def reproduce(
@@ -32,16 +35,36 @@ def reproduce(
     frame_length: Annotated[int, typer.Option(min=1, help="Samples of a frame.")] = 1024,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     hearing: Hearing = "",
-    jobs: Annotated[int, typer.Option(min=1, help="Networks trained at the same time.")] = 1,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Networks trained at the same time, by this machine alone.")
+    ] = 1,
+    engine: Annotated[
+        EngineName, typer.Option(help="Processes of this machine, or the workers of a Ray (pdrn[ray]).")
+    ] = EngineName.local,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="The Ray cluster to join, or auto; one of this machine alone unless given.",
+            metavar="HOST:PORT",
+        ),
+    ] = None,
+    cpus_per_network: Annotated[
+        float | None,
+        typer.Option(
+            help="CPUs that Ray sets aside for each network, and its threads: 1 unless given. "
+            "Below 1, several share a CPU.",
+        ),
+    ] = None,
     out: RunsFolder = Path("runs"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and its cost.")] = False,
 ) -> None:
     """Train the networks of the paper and make its tables and figures; done ones are not done again."""
     if what not in ("table1", "table2", "figures", "all"):
         raise ValueError(f"there are table1, table2, figures and all to reproduce, not {what!r}")
+    _check_engine(engine, address, cpus_per_network, jobs)
     require("torch", "train")
     require("matplotlib", "report")
-    from pdrn.app.reproducing import show_plan, train_grid
+    from pdrn.app.reproducing import in_turn, show_plan, train_grid
     from pdrn.study import reproduce as steps
     from pdrn.study.report import markdown, write_report
 
@@ -60,7 +83,14 @@ def reproduce(
     if dry_run:
         show_plan(study, index, out, jobs)
         return
-    train_grid(study, index, out, jobs)
+    if engine is EngineName.ray:
+        from pdrn.app.on_ray import connected
+        from pdrn.app.training_on_ray import train_on_ray
+
+        with connected(address, os.cpu_count() or 1) as ray:
+            train_grid(study, index, out, partial(train_on_ray, ray, cpus_per_network or 1.0))
+    else:
+        train_grid(study, index, out, partial(steps.train_all, jobs=jobs) if jobs > 1 else in_turn)
     setting, table = study.table(index, out)
     if what in ("table2", "all"):
         rows = steps.table_2(setting, table, index, heard)
@@ -73,3 +103,16 @@ def reproduce(
         print(markdown(out, [setting], ("table2",)))
     else:
         print(write_report(out, out / "report"))
+
+
+def _check_engine(engine: EngineName, address: str | None, cpus_per_network: float | None, jobs: int) -> None:
+    """Refuse options of the other engine."""
+    if engine is EngineName.ray:
+        if jobs > 1:
+            raise typer.BadParameter("a Ray trains as many networks as it has CPUs for; leave --jobs out")
+        if cpus_per_network is not None and not 0 < cpus_per_network < float("inf"):
+            raise typer.BadParameter("--cpus-per-network is a number above 0")
+        return
+    for name, given in {"--address": address, "--cpus-per-network": cpus_per_network}.items():
+        if given is not None:
+            raise typer.BadParameter(f"{name} is for a Ray; add --engine ray")

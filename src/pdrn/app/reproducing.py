@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -14,12 +14,16 @@ from pdrn.app.training import clock
 from pdrn.audio.corpus import Corpus
 from pdrn.study.config import Config
 from pdrn.study.paper import KINDS
-from pdrn.study.reproduce import Study, Trained, multiplications, train_all
+from pdrn.study.reproduce import Study, Trained, multiplications
 from pdrn.study.runs import run_for, shorter_run
 from pdrn.study.tables import place_of
 
 TYPICAL_SHARE_OF_FLOOR = 0.75
 """What training reaches of the speed of matrix products alone, for the estimate of a plan."""
+
+
+Trainer = Callable[[Sequence[Config], Corpus, Path], Generator[Trained, None, None]]
+"""Trains networks, and yields each when it is done."""
 
 
 def title(config: Config) -> str:
@@ -66,21 +70,20 @@ def show_plan(study: Study, corpus: Corpus, out: Path, jobs: int) -> None:
         print("for each kind of network, by the development error")
 
 
-def train_grid(study: Study, corpus: Corpus, out: Path, jobs: int) -> None:
+def train_grid(study: Study, corpus: Corpus, out: Path, trainer: Trainer) -> None:
     """Train all networks of a study that are not there yet; those that fail are named in the end."""
-    failed = _train(study.first_part(), corpus, out, jobs)
-    failed += _train(study.second_part(study.chosen_lambdas(corpus, out)), corpus, out, jobs)
+    failed = _train(study.first_part(), corpus, out, trainer)
+    failed += _train(study.second_part(study.chosen_lambdas(corpus, out)), corpus, out, trainer)
     if failed:
         first, more = failed[0], f", and {len(failed) - 1} more as said above" if failed[1:] else ""
         raise ValueError(f"{title(first.config)} was not trained: {first.error}{more}")
 
 
-def _train(configs: Sequence[Config], corpus: Corpus, out: Path, jobs: int) -> list[Trained]:
+def _train(configs: Sequence[Config], corpus: Corpus, out: Path, trainer: Trainer) -> list[Trained]:
     """Train what is missing, say how it goes, and return what failed."""
     missing = [config for config in configs if not run_for(config, corpus.checksum, out).is_done]
     console, failed = Console(stderr=True, highlight=False), []
-    results = train_all(missing, corpus, out, jobs) if jobs > 1 else _in_turn(missing, corpus, out)
-    with closing(results):
+    with closing(trainer(missing, corpus, out)) as results:
         for number, result in enumerate(results, 1):
             said = f"{number}/{len(missing)}  {title(result.config)}"
             for sentence in result.notes:
@@ -88,13 +91,13 @@ def _train(configs: Sequence[Config], corpus: Corpus, out: Path, jobs: int) -> l
             if result.run is None:
                 failed.append(result)
                 console.print(f"{said}  {result.error}", markup=False, soft_wrap=True)
-            elif jobs > 1:
+            elif trainer is not in_turn:  # which showed it already
                 error = min(entry["dev_mse"] for entry in result.run.whole_log())
                 console.print(f"{said}  dev {1e4 * error:.3f}e-4")
     return failed
 
 
-def _in_turn(configs: Sequence[Config], corpus: Corpus, out: Path) -> Generator[Trained, None, None]:
+def in_turn(configs: Sequence[Config], corpus: Corpus, out: Path) -> Generator[Trained, None, None]:
     """Train networks one after another, each with its progress."""
     from pdrn.app.training import display
     from pdrn.study.train import train

@@ -31,11 +31,11 @@ def require(module: str, extra: str) -> None:
         raise ValueError(f"this needs {module}, which is not installed: pip install 'pdrn[{extra}]'")
 
 
-def scanned(*folders: Path, sample_rate_hz: int = 0) -> Corpus:
+def scanned(*folders: Path, sample_rate_hz: int = 0, quiet: bool = False) -> Corpus:
     """Index a corpus in one folder or several, showing that this takes a moment."""
     from rich.console import Console
 
     from pdrn.audio.corpus import Corpus
 
-    with Console(stderr=True).status(f"reading {', '.join(map(str, folders))}"):
+    with Console(stderr=True, quiet=quiet).status(f"reading {', '.join(map(str, folders))}"):
         return Corpus.joined([Corpus.scan(folder, sample_rate_hz or None) for folder in folders])

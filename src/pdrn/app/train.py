@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,8 @@ from pdrn.app.studying import require, scanned
 EXAMPLES = """\b
 For example:
   pdrn train pdrn.toml --corpus ieee --out runs
-  pdrn train speech-large --corpus librispeech --corpus festvox-ru"""
+  pdrn train speech-large --corpus librispeech --corpus festvox-ru
+  torchrun --nproc-per-node 2 -m pdrn train pdrn.toml --corpus ieee"""
 
 
 def train(
@@ -36,17 +38,26 @@ def train(
         bool, typer.Option("--tensorboard", help="Log for TensorBoard too, into the run's folder.")
     ] = False,
 ) -> None:
-    """Train a network; interrupted, the same command goes on where it stopped."""
+    """Train a network; interrupted, the same command goes on where it stopped.
+
+    Processes that torchrun starts share every batch, and train the network that one alone would.
+    """
     from pdrn.study.config import load
+    from pdrn.study.processes import joined
 
     require("torch", "train")
-    settings = load(config)
-    index = scanned(*corpus, sample_rate_hz=settings.data.sample_rate_hz)
+    with ExitStack() as held:
+        processes = held.enter_context(joined())
+        with processes.together():
+            settings = load(config)
+            rate = settings.data.sample_rate_hz
+            index = scanned(*corpus, sample_rate_hz=rate, quiet=not processes.is_first)
 
-    from pdrn.app.training import Board, display
-    from pdrn.study.train import train as run_training
+            from pdrn.app.training import Board, display
+            from pdrn.study.train import train as run_training
 
-    with display() as shown:
-        watcher = Board(shown) if tensorboard else shown
-        run = run_training(settings, index, out, threads=threads, watcher=watcher)
-    print(run.best_path)
+            shown = held.enter_context(display()) if processes.is_first else None
+            watcher = Board(shown) if shown and tensorboard else shown
+        run = run_training(settings, index, out, threads=threads, watcher=watcher, processes=processes)
+    if processes.is_first:
+        print(run.best_path)

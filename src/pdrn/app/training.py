@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from pdrn.study.runs import Entry, Run
+from pdrn.study.runs import Entry, Run, processes_of
 from pdrn.study.train import Watcher
 
 
@@ -30,7 +30,9 @@ class Display(Watcher):
         short = record["files_too_short"]
         self.progress.console.print(
             f"{self.title or run.folder}: {record['parameters']:,} weights, "
-            f"{self.epochs} epochs of {steps} steps, threads: {record['threads']}{going_on}"
+            f"{self.epochs} epochs of {steps} steps, threads: {record['threads']}"
+            + (f", processes: {record['processes']}" if processes_of(record) > 1 else "")
+            + going_on
             + (f"; {short} files are too short and left out" if short else ""),
             soft_wrap=True,
             markup=False,

@@ -209,6 +209,22 @@ def as_table(config: Any) -> Any:
     return {"kind": type(config).__name__} | table if is_part_of_network else table
 
 
+def as_toml(config: Config) -> str:
+    """Return a configuration as text that ``load`` reads, with everything said that has a default."""
+    table = as_table(config)
+    parts = {name: part for name, part in table.items() if isinstance(part, dict)}
+    lines = [f"{name} = {_toml(value)}" for name, value in table.items() if name not in parts]
+    for name, part in parts.items():
+        lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in part.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{name} = {_toml(part)}" for name, part in value.items()) + " }"
+    return json.dumps(value)
+
+
 def from_table(table: Mapping[str, Any]) -> Config:
     """Make a configuration of a table; what it leaves out is the recipe's, or the default."""
     recipe = table.get("recipe", "")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pdrn.audio.corpus import Corpus, segments
 from pdrn.audio.frames import cut
 from pdrn.study.config import Config, Data
+from pdrn.study.processes import ALONE, Processes
 
 Array = NDArray[np.float32]
 
@@ -30,6 +31,10 @@ class Examples:
     upper: Array
     scale: NDArray[np.float64]
     """For each row, what one unit is in full scale."""
+
+    def rows(self, taken: slice) -> Examples:
+        """Return some of the rows."""
+        return Examples(self.signal[taken], self.lower[taken], self.upper[taken], self.scale[taken])
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,21 +146,26 @@ class DevelopmentData:
             [files[start : start + FRAMES_AT_ONCE] for start in starts],
         )
 
-    def measured(self, restore: Any) -> list[Measured]:
-        """Measure a method, ``(lower, upper) -> signal``, at every bit depth that the data has."""
-        return [self._at(bits, restore) for bits in self.data.depths_measured]
+    def measured(self, restore: Any, processes: Processes = ALONE) -> list[Measured]:
+        """Measure a method, ``(lower, upper) -> signal``, at every bit depth that the data has.
 
-    def _at(self, bits: float, restore: Any) -> Measured:
+        Several processes share the work, and all have the result.
+        """
+        return [self._at(bits, restore, processes) for bits in self.data.depths_measured]
+
+    def _at(self, bits: float, restore: Any, processes: Processes) -> Measured:
         edge = np.float32(-0.5 if self.data.quantizer == "mid-tread" else 0.0)
         count = int(self.files[-1][-1]) + 1
-        energy, noise, error = np.zeros(count), np.zeros(count), np.zeros(count)
-        for rows, files in zip(self.groups, self.files, strict=True):
+        sums = energy, noise, error = np.zeros((3, count))
+        groups = list(zip(self.groups, self.files, strict=True))
+        for rows, files in groups[processes.rank :: processes.count]:
             these = _cells(rows, np.full((len(rows), 1), bits), edge, self.data)
             centre = (these.lower + these.upper) / 2
             restored = np.asarray(restore(these.lower, these.upper))
             for total, part in ((energy, 0), (noise, centre), (error, restored)):
                 squares = np.square(these.signal - part, dtype=np.float64).sum(-1) * these.scale**2
                 np.add.at(total, files, squares)
+        processes.add_up(sums)
         samples = sum(rows.size for rows in self.groups)
         heard = energy > 0
         with np.errstate(divide="ignore"):

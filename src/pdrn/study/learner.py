@@ -17,6 +17,7 @@ from pdrn.nets import architecture as forward
 from pdrn.study.config import Config, Optimiser
 from pdrn.study.data import Array, Examples
 from pdrn.study.machine import MatrixProducts
+from pdrn.study.processes import ALONE, Processes
 from pdrn.study.runs import Tensors
 
 STEPS_PER_AVERAGE = 8
@@ -66,10 +67,14 @@ def _unchecked(lower: Tensor, upper: Tensor) -> Box:
 
 
 class Learner:
-    """The weights of a run and what changes them."""
+    """The weights of a run and what changes them.
 
-    def __init__(self, config: Config, total_steps: int) -> None:
+    Each of several processes has a learner: it is given whole batches, and computes on its rows of them.
+    """
+
+    def __init__(self, config: Config, total_steps: int, processes: Processes = ALONE) -> None:
         self.config, self.total_steps, self.step, self.followed = config, total_steps, 0, 0
+        self.processes = processes
         self.architecture: Architecture = config.architecture
         tensors = {name: torch.tensor(part, dtype=torch.float32) for name, part in start(config).items()}
         self.fixed = {name: tensors.pop(name) for name in self.architecture.fixed}
@@ -86,6 +91,8 @@ class Learner:
     def learn(self, examples: Examples) -> tuple[float, float]:
         """Do one step; return the loss without regularisation, and the mean squared error in full scale."""
         loss, mse = self._gradient(examples)
+        if self.processes.count > 1:
+            loss, mse = self._added_up(examples, loss, mse)
         self._clip()
         self._adam()
         self.step += 1
@@ -119,6 +126,20 @@ class Learner:
                 maximize=False,
             )
 
+    def _added_up(self, examples: Examples, *means: float) -> list[float]:
+        """Turn gradients and means over this process's rows into those over the whole batch."""
+        share = len(self._mine(examples).signal) / len(examples.signal)
+        parts = [self._gradient_of(name).reshape(-1) for name in self.weights]
+        everything = torch.cat([*parts, torch.tensor(means)]) * share
+        self.processes.add_up(everything)
+        *gradients, sums = torch.split(everything, [*map(len, parts), len(means)])
+        for part, gradient in zip(self.weights.values(), gradients, strict=True):
+            part.grad = gradient.view_as(part)
+        return [float(value) for value in sums]
+
+    def _mine(self, examples: Examples) -> Examples:
+        return examples.rows(self.processes.rows(len(examples.signal)))
+
     def _gradient_of(self, name: str) -> Tensor:
         """Return the gradient: zero where a weight has no say, as the extrapolation after one layer."""
         part = self.weights[name]
@@ -132,14 +153,17 @@ class Learner:
         return products
 
     def _gradient(self, examples: Examples) -> tuple[float, float]:
+        for part in self.weights.values():
+            part.grad = None
+        examples = self._mine(examples)
+        if not len(examples.signal):  # a last batch may have fewer rows than there are processes
+            return 0.0, 0.0
         # Copies lie where torch wants them, not NumPy: products of other layouts may round otherwise.
         signal, lower, upper = (torch.tensor(x) for x in (examples.signal, examples.lower, examples.upper))
         weights, cells = self.weights | self.fixed, _unchecked(lower, upper)
         estimate = self._estimate(weights, cells)
         if not isinstance(self.architecture, PrimalDual):  # its estimates lie in the cells already
             estimate = cells.project(estimate)
-        for part in self.weights.values():
-            part.grad = None
         if not self.config.loss.relative and self.config.data.unit == "full scale":
             loss = torch.nn.functional.mse_loss(estimate, signal)
             loss.backward()  # type: ignore[no-untyped-call]
@@ -227,6 +251,12 @@ class Learner:
         self.step = self.followed = step
         for name, part in self._everything().items():
             part.copy_(torch.tensor(tensors[name]))
+
+    @torch.no_grad()
+    def take_from_first(self) -> None:
+        """Let all processes stand where the first does: other processors may round otherwise."""
+        self.step, self.followed = self.processes.shared((self.step, self.followed))
+        self.processes.take_from_first(self._everything().values())
 
     def _everything(self) -> dict[str, Tensor]:
         kinds: dict[str, Mapping[str, Tensor]] = {"weights": self.weights, **self.kept}

@@ -44,13 +44,13 @@ class MatrixProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return spent / passes
 
 
-def fastest_threads() -> int:
-    """Return 1 or the number of this process's cores, whichever multiplies matrices faster just now.
+def fastest_threads(processes: int = 1) -> int:
+    """Return 1 or all that so many processes can have, whichever multiplies matrices faster just now.
 
     On a busy machine all cores together can be several times slower than one.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max({1, cores}, key=multiplications_per_second)
+    return max({1, max(1, cores // processes)}, key=multiplications_per_second)
 
 
 def multiplications_per_second(threads: int) -> float:

@@ -180,6 +180,13 @@ def _work(
     sender: Connection, config: Config, corpus: Corpus, out: str | os.PathLike[str], threads: int
 ) -> None:
     """Train a network in a process of its own, which ends when its parent does, however that ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal interrupts all: the parent decides
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    sender.send(trained(config, corpus, out, threads))
+
+
+def trained(config: Config, corpus: Corpus, out: str | os.PathLike[str], threads: int) -> Trained:
+    """Train a network in this process, and return what became of it."""
     from pdrn.study.train import Watcher, train
 
     class Listener(Watcher):
@@ -187,13 +194,11 @@ def _work(
             notes.append(sentence)
 
     notes: list[str] = []
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal interrupts all: the parent decides
-    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         run = train(config, corpus, out, threads=threads, watcher=Listener())
-        sender.send(Trained(config, run, notes=tuple(notes)))
+        return Trained(config, run, notes=tuple(notes))
     except (ValueError, OSError) as error:
-        sender.send(Trained(config, error=str(error), notes=tuple(notes)))
+        return Trained(config, error=str(error), notes=tuple(notes))
 
 
 def _end_with_parent() -> None:

@@ -1,6 +1,6 @@
 """Run folders: what a training run is, where it stands, and what came of it.
 
-    run.json            configuration, version of the code, corpus, seed, threads, length
+    run.json            configuration, version of the code, corpus, seed, threads, processes, length
     log.jsonl           one line per epoch
     state.safetensors   everything that is needed to go on
     best.safetensors    the network with the smallest development error so far
@@ -173,18 +173,25 @@ class Run:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes out; a killed process lets go by itself."""
+        with locked(self.folder / ".lock", f"another process is training in {self.folder}; wait for it"):
+            yield
+
+
+@contextmanager
+def locked(path: Path, refusal: str) -> Iterator[None]:
+    """Hold a file that other processes are refused meanwhile, and that a killed process lets go of."""
+    try:
+        import fcntl
+    except ImportError:  # not on this system
+        yield
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as stream:
         try:
-            import fcntl
-        except ImportError:  # not on this system
-            yield
-            return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with open(self.folder / ".lock", "w") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise ValueError(f"another process is training in {self.folder}; wait for it") from error
-            yield
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ValueError(refusal) from error
+        yield
 
 
 def runs_in(folder: str | os.PathLike[str]) -> list[Run]:
@@ -205,12 +212,12 @@ def run_for(config: Config, corpus_sha256: str, out: str | os.PathLike[str]) -> 
 
 
 def shorter_run(
-    config: Config, corpus_sha256: str, out: str | os.PathLike[str], threads: int = 0
+    config: Config, corpus_sha256: str, out: str | os.PathLike[str], threads: int = 0, processes: int = 1
 ) -> Run | None:
     """Return the longest finished run that differs in nothing but a smaller budget.
 
-    It has so many threads, or any for 0. Where the learning rate is constant and neither has patience, what
-    it did is what this one would do.
+    It has so many processes, and so many threads, or any for 0. Where the learning rate is constant and
+    neither has patience, what it did is what this one would do.
     """
     budget = config.budget
     if config.optimiser.schedule != "constant" or budget.patience:
@@ -219,7 +226,8 @@ def shorter_run(
     for run in _runs_on(corpus_sha256, out):
         theirs, record, log = run.config(), run.record() or {}, run.log()
         is_alike = dataclasses.replace(theirs, budget=budget) == config and not theirs.budget.patience
-        if not (is_alike and run.is_done and log and threads in (0, record["threads"])):
+        is_alike &= threads in (0, record["threads"]) and processes == processes_of(record)
+        if not (is_alike and run.is_done and log):
             continue
         steps, steps_per_epoch = log[-1]["step"], record["steps_per_epoch"]
         if steps < (budget.steps or budget.epochs * steps_per_epoch) and steps % steps_per_epoch == 0:
@@ -229,6 +237,11 @@ def shorter_run(
 
 def _runs_on(corpus_sha256: str, out: str | os.PathLike[str]) -> Iterator[Run]:
     return (run for run in runs_in(out) if (run.record() or {})["corpus_sha256"] == corpus_sha256)
+
+
+def processes_of(record: dict[str, Any]) -> int:
+    """Return how many processes train a run; records from before there could be several do not say."""
+    return int(record.get("processes", 1))
 
 
 def code_version() -> str:

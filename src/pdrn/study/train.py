@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
@@ -18,11 +18,13 @@ from pdrn.audio.corpus import Corpus
 from pdrn.audio.system import AudioError, why
 from pdrn.nets.checkpoint import Provenance
 from pdrn.nets.memory import keep_freed_memory
-from pdrn.study.config import Config, as_table
+from pdrn.study.beginning import begun_or_going_on, check
+from pdrn.study.config import Config
 from pdrn.study.data import DevelopmentData, TrainingData
 from pdrn.study.learner import Learner, learning_rate
-from pdrn.study.machine import fastest_threads, repeatable
-from pdrn.study.runs import Entry, Run, code_version, run_for, shorter_run
+from pdrn.study.machine import repeatable
+from pdrn.study.processes import ALONE, Processes
+from pdrn.study.runs import Entry, Run, code_version, run_for
 
 SECONDS_BETWEEN_STATES = 60.0
 """State is written after an epoch, but not more often than this: a kill costs a minute or an epoch."""
@@ -51,6 +53,10 @@ class Watcher:
         """Hear what is written to the log."""
 
 
+class Diverged(ValueError):
+    """The weights of a run are not numbers any more."""
+
+
 @dataclass
 class Best:
     """The best network so far."""
@@ -67,6 +73,7 @@ def train(
     threads: int = 0,
     watcher: Watcher | None = None,
     seconds_between_states: float = SECONDS_BETWEEN_STATES,
+    processes: Processes = ALONE,
 ) -> Run:
     """Train a network, or go on where the same training stopped, and return its run.
 
@@ -84,65 +91,37 @@ def train(
         Is told how it goes.
     seconds_between_states
         The state is written after an epoch, but not more often than this.
+    processes
+        Those that train it together, each with the same other arguments. A run keeps their number.
     """
-    wanted = config.data.sample_rate_hz
-    if wanted and wanted != corpus.sample_rate_hz:
-        raise ValueError(f"data.sample_rate_hz is {wanted}; scan the corpus with that rate")
-    run = run_for(config, corpus.checksum, out)
-    if run.is_done:
+    ours = config, corpus.checksum, code_version()
+    is_alike = processes.shared(ours) == ours
+    with processes.together():
+        check(config, corpus, processes)
+        if not is_alike:
+            raise ValueError("it has another configuration, corpus or version of pdrn than the first process")
+        run = run_for(config, corpus.checksum, out)
+    if processes.shared(run.is_done):
         return run
     watcher = watcher or Watcher()
     keep_freed_memory()
-    with _clear_errors(run), run.locked():
-        data, dev = TrainingData.read(corpus, config), DevelopmentData.read(corpus, config.data)
-        record = run.record()
-        if record is None:
-            record = _begun(run, config, corpus, data, threads)
-        elif threads not in (0, record["threads"]):
-            watcher.note(f"threads: {record['threads']}, with which this run began, and not {threads}")
+    with _clear_errors(run), ExitStack() as held:
+        record: dict[str, Any] | None = None
+        with processes.together():
+            if processes.is_first:
+                held.enter_context(run.locked())
+            data, dev = TrainingData.read(corpus, config), DevelopmentData.read(corpus, config.data)
+            if processes.is_first:
+                record = begun_or_going_on(run, config, corpus, data, threads, processes, watcher.note)
+        record = processes.shared(record)
+        assert record is not None
         with repeatable(record["threads"]):
-            training = _Training(run, config, record, data, dev)
-            training.note_version(watcher)
+            with processes.together():
+                training = _Training(run, config, record, data, dev, processes)
+                training.note_version(watcher)
+            training.take_from_first()
             training.go(watcher, seconds_between_states)
     return run
-
-
-def _begun(run: Run, config: Config, corpus: Corpus, data: TrainingData, threads: int) -> dict[str, Any]:
-    """Note what the run is, after it took over what a shorter one did."""
-    shorter = shorter_run(config, corpus.checksum, run.folder.parent, threads)
-    record = {
-        "name": run.name,
-        "config": as_table(config),
-        "code": code_version(),
-        "corpus": corpus.folder.resolve().name,
-        "corpus_sha256": corpus.checksum,
-        "sample_rate_hz": corpus.sample_rate_hz or corpus.entries[0].sample_rate_hz,
-        "seed": config.seed,
-        "threads": threads or ((shorter.record() or {})["threads"] if shorter else fastest_threads()),
-        "parameters": config.architecture.parameter_count,
-        "steps_per_epoch": data.steps_per_epoch,
-        "files_too_short": data.left_out,
-    }
-    with repeatable(record["threads"]):
-        record["total_steps"] = _total_steps(config, data)
-    if shorter:
-        record["goes_on_from"] = {"run": shorter.name, "code": (shorter.record() or {})["code"]}
-    run.begin(record, shorter)
-    return record
-
-
-def _total_steps(config: Config, data: TrainingData) -> int:
-    budget = config.budget
-    if not budget.seconds:
-        return budget.steps or budget.epochs * data.steps_per_epoch
-    trial, times = Learner(config, total_steps=1_000_000), []
-    for examples in islice(data.batches(0), 50):
-        begin = time.perf_counter()
-        trial.learn(examples)
-        times.append(time.perf_counter() - begin)
-        if len(times) > 3 and sum(times) > budget.seconds / 50:
-            break
-    return max(1, round(budget.seconds / float(np.median(times))))
 
 
 @dataclass
@@ -152,19 +131,27 @@ class _Training:
     record: dict[str, Any]
     data: TrainingData
     dev: DevelopmentData
+    processes: Processes = ALONE
     epoch: int = 0
     seconds: float = 0.0
     best: Best = field(default_factory=Best)
 
     def __post_init__(self) -> None:
-        self.learner = Learner(self.config, self.record["total_steps"])
+        self.learner = Learner(self.config, self.record["total_steps"], self.processes)
         self.best_network: Any = None
+        if not self.processes.is_first:
+            return
         found = self.run.load_state({name: part.shape for name, part in self.learner.tensors().items()})
         if found:
             tensors, facts = found
             self.learner.restore(tensors, facts["step"])
             self.epoch, self.seconds, self.best = facts["epoch"], facts["seconds"], Best(**facts["best"])
         self.run.forget_after(self.epoch)
+
+    def take_from_first(self) -> None:
+        """Let all processes stand where the first does, which read the state."""
+        self.learner.take_from_first()
+        self.epoch, self.seconds, self.best = self.processes.shared((self.epoch, self.seconds, self.best))
 
     @property
     def is_over(self) -> bool:
@@ -179,7 +166,8 @@ class _Training:
         if before != now:
             watcher.note(f"epochs until {self.epoch} were trained by version {before}, those after by {now}")
             later.append({"code": now, "after_epoch": self.epoch})
-            self.run.note(self.record)
+            if self.processes.is_first:
+                self.run.note(self.record)
 
     def go(self, watcher: Watcher, seconds_between_states: float) -> None:
         watcher.begin(self.run, self.record, self.epoch + 1)
@@ -188,12 +176,15 @@ class _Training:
         while not self.is_over:
             entry = self._learn_epoch(watcher)
             entry |= self._measure()
+            if not self.processes.is_first:
+                continue
             self.run.append(entry)
             watcher.epoch(entry)
             if self.is_over or time.monotonic() - written >= seconds_between_states:
                 self._write_state()
                 written = time.monotonic()
-        self.run.save_network("last", self.learner.network(), self._provenance(self.epoch))
+        if self.processes.is_first:
+            self.run.save_network("last", self.learner.network(), self._provenance(self.epoch))
 
     def _learn_epoch(self, watcher: Watcher) -> Entry:
         begin, rows, floors = time.perf_counter(), 0, []
@@ -207,6 +198,7 @@ class _Training:
             watcher.advance(self.learner.step)
             if self.learner.step % STEPS_PER_FLOOR == 0:
                 floors.append(self.products.seconds())
+        self.learner.take_from_first()
         if not self.learner.is_finite():
             self._refuse_to_go_on()
         spent = time.perf_counter() - begin - sum(floors)
@@ -227,7 +219,7 @@ class _Training:
 
     def _measure(self) -> Entry:
         self.learner.follow()
-        measured = self.dev.measured(self.learner.restorer())
+        measured = self.dev.measured(self.learner.restorer(), self.processes)
         ratio = float(np.mean([at.ratio for at in measured]))
         if ratio < self.best.ratio:
             self.best = Best(self.epoch, ratio)
@@ -246,7 +238,7 @@ class _Training:
         self.run.save_state(self.learner.tensors(), facts | {"best": asdict(self.best)})
 
     def _write_best(self) -> None:
-        if self.best_network is not None:
+        if self.processes.is_first and self.best_network is not None:
             self.run.save_network("best", self.best_network, self._provenance(self.best.epoch))
             self.best_network = None
 
@@ -263,10 +255,11 @@ class _Training:
     def _refuse_to_go_on(self) -> None:
         self._write_best()
         kept = f"; the best network, of epoch {self.best.epoch}, is in {self.run.best_path}"
-        raise FloatingPointError(
+        reason = FloatingPointError(
             f"the loss is not a number any more, in epoch {self.epoch + 1} (step {self.learner.step}); "
             f"lower the learning rate or set optimiser.clip_norm{kept if self.run.best_path.exists() else ''}"
         )
+        self.processes.refuse(reason)
 
 
 @contextmanager
@@ -274,7 +267,7 @@ def _clear_errors(run: Run) -> Iterator[None]:
     try:
         yield
     except FloatingPointError as error:
-        raise ValueError(str(error)) from None
+        raise Diverged(str(error)) from None
     except (OSError, AudioError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
         if not isinstance(cause, OSError):

@@ -1,0 +1,101 @@
+"""How a run begins: what is refused, what its record says, and which shorter run it goes on from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from pdrn.audio.corpus import Corpus
+from pdrn.study.config import Config, as_table
+from pdrn.study.data import TrainingData
+from pdrn.study.learner import Learner
+from pdrn.study.machine import fastest_threads, repeatable
+from pdrn.study.processes import Processes
+from pdrn.study.runs import Run, code_version, processes_of, shorter_run
+
+
+def check(config: Config, corpus: Corpus, processes: Processes) -> None:
+    """Refuse what these processes cannot train, whatever is in the run's folder."""
+    wanted = config.data.sample_rate_hz
+    if wanted and wanted != corpus.sample_rate_hz:
+        raise ValueError(f"data.sample_rate_hz is {wanted}; scan the corpus with that rate")
+    if processes.count > config.optimiser.batch_size:
+        raise ValueError(
+            f"{processes.count} processes cannot share batches of {config.optimiser.batch_size}; "
+            "start fewer, or set a larger optimiser.batch_size"
+        )
+    if processes.count > 1 and config.budget.seconds:
+        raise ValueError(
+            "a budget in seconds is for one process alone; set budget.epochs or budget.steps instead"
+        )
+
+
+def begun_or_going_on(
+    run: Run,
+    config: Config,
+    corpus: Corpus,
+    data: TrainingData,
+    threads: int,
+    processes: Processes,
+    note: Callable[[str], None],
+) -> dict[str, Any]:
+    """Return the record of a run, which is made where there is none."""
+    record = run.record()
+    if record is None:
+        return _begun(run, config, corpus, data, threads, processes)
+    if processes_of(record) != processes.count:
+        raise ValueError(
+            f"{run.folder} was begun by {processes_of(record)} processes, not {processes.count}, and is only "
+            "exact with as many; start that number, or remove the folder to begin again"
+        )
+    if threads not in (0, record["threads"]):
+        note(f"threads: {record['threads']}, with which this run began, and not {threads}")
+    return record
+
+
+def _begun(
+    run: Run, config: Config, corpus: Corpus, data: TrainingData, threads: int, processes: Processes
+) -> dict[str, Any]:
+    """Note what the run is, after it took over what a shorter one did."""
+    shorter = shorter_run(config, corpus.checksum, run.folder.parent, threads, processes.count)
+    if not threads:
+        theirs = (shorter.record() or {}) if shorter else {}
+        threads = theirs.get("threads") or fastest_threads(processes.on_this_machine)
+    record = {
+        "name": run.name,
+        "config": as_table(config),
+        "code": code_version(),
+        "corpus": corpus.folder.resolve().name,
+        "corpus_sha256": corpus.checksum,
+        "sample_rate_hz": corpus.sample_rate_hz or corpus.entries[0].sample_rate_hz,
+        "seed": config.seed,
+        "threads": threads,
+        "processes": processes.count,
+        "parameters": config.architecture.parameter_count,
+        "steps_per_epoch": data.steps_per_epoch,
+        "files_too_short": data.left_out,
+    }
+    with repeatable(threads):
+        record["total_steps"] = _total_steps(config, data)
+    if shorter:
+        record["goes_on_from"] = {"run": shorter.name, "code": (shorter.record() or {})["code"]}
+    run.begin(record, shorter)
+    return record
+
+
+def _total_steps(config: Config, data: TrainingData) -> int:
+    budget = config.budget
+    if not budget.seconds:
+        return budget.steps or budget.epochs * data.steps_per_epoch
+    trial, times = Learner(config, total_steps=1_000_000), []
+    for examples in islice(data.batches(0), 50):
+        begin = time.perf_counter()
+        trial.learn(examples)
+        times.append(time.perf_counter() - begin)
+        if len(times) > 3 and sum(times) > budget.seconds / 50:
+            break
+    return max(1, round(budget.seconds / float(np.median(times))))
