@@ -16,10 +16,11 @@ from pdrn.audio.corpus import Corpus
 from pdrn.nets import checkpoint
 from pdrn.study import figures, paper, reproduce
 from pdrn.study.config import from_table
+from pdrn.study.findings import save_example, save_study
 from pdrn.study.page import Compared
 from pdrn.study.report import findings_in, markdown, write_report
 from pdrn.study.reproduce import Study
-from pdrn.study.runs import runs_in
+from pdrn.study.runs import Run, runs_in
 from pdrn.study.tables import Place, best, place_of, tables
 from pdrn.study.train import train
 
@@ -39,8 +40,8 @@ def runs(corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs")
     train_all(SMALL, corpus, out)
     setting, table = SMALL.table(corpus, out)
-    reproduce.save_study(out, setting, {"table2": reproduce.table_2(setting, table, corpus)})
-    reproduce.save_example(out, setting, reproduce.example(setting, table, corpus))
+    save_study(out, setting, {"table2": reproduce.table_2(setting, table, corpus)})
+    save_example(out, setting, reproduce.example(setting, table, corpus))
     return out
 
 
@@ -266,7 +267,7 @@ def test_the_report_sets_the_papers_figures_beside_its_own(runs, tmp_path):
         record = json.loads((folder / "run.json").read_text())
         record["config"]["data"]["length"] = 1024
         record["config"]["architecture"]["map"] = {"kind": "DenseMap", "samples": 1024}
-        (folder / "run.json").write_text(json.dumps(record))
+        Run(folder).note(record)
     text = markdown(tmp_path)
     assert re.search(r"\(2\.43, [+-]\d+ %\)", text)
     assert re.search(r"\(2\.24, [+-]\d+ %\)", text)
@@ -297,11 +298,13 @@ def test_networks_that_are_not_the_papers_have_a_table_of_their_own(corpus, tmp_
     assert "Table 1" not in text
 
 
-def test_a_finished_run_with_an_empty_log_is_named(runs, tmp_path):
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_finished_run_whose_log_lacks_epochs_is_named(runs, tmp_path, kept):
     shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
     run = runs_in(tmp_path)[0]
-    (run.folder / "log.jsonl").write_text("")
-    with pytest.raises(ValueError, match=f"the log of .*{run.folder.name} is empty; remove that folder"):
+    log = run.folder / "log.jsonl"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:kept]) + '{"epoch": 2}\n')
+    with pytest.raises(ValueError, match=f"{run.folder.name} has {kept} of . epochs; remove that folder"):
         write_report(tmp_path, tmp_path / "report")
 
 
