@@ -1,0 +1,15 @@
+"""The command ``pdrn``, also as ``python -m pdrn``: an interrupt is heard while the rest is imported."""
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from pdrn.app.cli import main as run
+
+        run()
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+if __name__ == "__main__":
+    main()
