@@ -13,7 +13,7 @@ from json import dumps
 from pdrn.app.batch import Job
 from pdrn.app.workers import side_by_side
 from pdrn.audio.placing import standard_output
-from pdrn.audio.system import AudioError, why
+from pdrn.audio.system import AudioError, printable, why
 from pdrn.restoring.blockwise import Progress
 from pdrn.restoring.description import Description
 from pdrn.restoring.method import in_words
@@ -76,9 +76,9 @@ def run_all(jobs: Sequence[Job], settings: Settings, processes: int, json: bool,
             if json:
                 _print_json(outcome)
             if outcome.error:
-                print(f"pdrn: {outcome.error}", file=sys.stderr)
+                print(f"pdrn: {printable(outcome.error)}", file=sys.stderr)
             elif not quiet and not json:
-                print(outcome, file=sys.stderr)
+                print(printable(outcome), file=sys.stderr)
     if len(jobs) > 1 and not quiet and not json:
         print(", ".join(f"{count} {status}" for status, count in counts.items()), file=sys.stderr)
     return "failed" not in counts
@@ -147,6 +147,6 @@ def _shown(job: Job) -> Progress:
 
     def show(done: int, frames: int | None) -> None:
         share = f"{done / frames:4.0%}" if frames else f"{done} frames"
-        print(f"{_CLEAR}{job.source} {share}", end="", file=sys.stderr, flush=True)
+        print(f"{_CLEAR}{printable(job.source)} {share}", end="", file=sys.stderr, flush=True)
 
     return show
