@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -71,10 +72,14 @@ def prepare(folder: Path) -> None:
     network_files.save(folder / "model.safetensors", Network.started(plan), meaning)
 
 
+@cache
+def scanned(folder: Path) -> Corpus:
+    return Corpus.scan(folder / "corpus")
+
+
 def resumed(folder: Path) -> object:
     """Go on with a run that lacks but the last step, writing the network at the end."""
-    corpus = Corpus.scan(folder / "corpus")
-    run = train(load(folder / "tiny.toml"), corpus, folder / "runs", threads=1)
+    run = train(load(folder / "tiny.toml"), scanned(folder), folder / "runs", threads=1)
     return weights_in(run.folder / "last.safetensors"), [timeless(entry) for entry in run.whole_log()]
 
 

@@ -21,7 +21,16 @@ from tests.faults.kills import SIGNS, hospital, kill_and_finish, measured, prepa
 SHARE_OF_KILLS = {"train": 0.4, "restore": 0.4, "reproduce": 0.2}
 SHARE_OF_SIGNALS = 0.1
 """How many interrupts and requests to end there are, each, for a kill."""
-SHARE_OF_AUDIO = 0.4
+SHARE_OF_DAMAGE = {
+    "training state": 0.04,
+    "run.json": 0.04,
+    "log": 0.04,
+    "best network": 0.13,
+    "study": 0.13,
+    "example": 0.12,
+    "model": 0.2,
+}
+SHARE_OF_SOUND = 0.3
 BAD = ("losses", "partial", "hangs", "tracebacks", "wrong_codes")
 
 
@@ -47,12 +56,11 @@ def corrupt(count: int, shown) -> list[Counter]:
         pristine = Path(name) / "pristine"
         pristine.mkdir()
         corruptions.prepare(pristine)
-        for target in corruptions.TARGETS:
-            each = max(1, round((1 - SHARE_OF_AUDIO) * count / len(corruptions.TARGETS)))
-            found.append(corruptions.corrupt(Path(name), target, each))
+        for target, share in SHARE_OF_DAMAGE.items():
+            found.append(corruptions.corrupt(Path(name), target, max(1, round(share * count))))
             shown(f"damage {target}", found[-1])
     script = Path(corruptions.fuzz_files.__file__)
-    sounds = max(1, round(SHARE_OF_AUDIO * count))
+    sounds = max(1, round(SHARE_OF_SOUND * count))
     done = subprocess.run([sys.executable, script, str(sounds)], capture_output=True, text=True, check=False)
     tried, _, refused, *_, failed = map(int, re.findall(r"\d+", done.stdout))
     found.append(Counter(injected=sounds, refused=refused, harmless=tried - refused, tracebacks=failed))

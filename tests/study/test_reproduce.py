@@ -298,14 +298,39 @@ def test_networks_that_are_not_the_papers_have_a_table_of_their_own(corpus, tmp_
     assert "Table 1" not in text
 
 
-@pytest.mark.parametrize("kept", [0, 1])
-def test_a_finished_run_whose_log_lacks_epochs_is_named(runs, tmp_path, kept):
+@pytest.mark.parametrize("log", ["", '{"epoch": 1}\n', "5\n", '{"epoch": 1', "[" * 100_000, "\x80"])
+def test_a_finished_run_whose_log_lacks_epochs_is_named(runs, tmp_path, log):
     shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
     run = runs_in(tmp_path)[0]
-    log = run.folder / "log.jsonl"
-    log.write_text("".join(log.read_text().splitlines(keepends=True)[:kept]) + '{"epoch": 2}\n')
-    with pytest.raises(ValueError, match=f"{run.folder.name} has {kept} of . epochs; remove that folder"):
+    (run.folder / "log.jsonl").write_text(log, encoding="latin1")
+    with pytest.raises(ValueError, match=f"{run.folder.name} has 0 of 1 epochs; remove that folder"):
         write_report(tmp_path, tmp_path / "report")
+
+
+def test_a_changed_figure_in_a_log_is_noticed(runs, tmp_path):
+    shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
+    log = runs_in(tmp_path)[0].folder / "log.jsonl"
+    log.write_text(log.read_text().replace('"step": ', '"step": 1'))
+    with pytest.raises(ValueError, match="some bits of the log of"):
+        markdown(tmp_path)
+
+
+@pytest.mark.parametrize("suffix", ["json", "safetensors"])
+def test_damaged_findings_are_named(runs, tmp_path, suffix):
+    shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
+    (path,) = tmp_path.glob(f"study-*.{suffix}")
+    whole = path.read_bytes()
+    changed = whole.replace(b'"ratio": 1.0', b'"ratio": 1.1') if suffix == "json" else flipped(whole)
+    assert changed != whole
+    for contents in (b"", b"[]", b"[" * 100_000, b"\xff", whole[:-9], changed):
+        path.write_bytes(contents)
+        with pytest.raises(ValueError, match=f"{path} cannot be read .*; remove it and give pdrn reproduce"):
+            findings_in(tmp_path)
+
+
+def flipped(contents):
+    """Return the contents with the last bit changed."""
+    return contents[:-1] + bytes([contents[-1] ^ 1])
 
 
 def test_folders_without_runs_are_refused(tmp_path):

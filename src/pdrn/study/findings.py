@@ -36,9 +36,11 @@ def load_study(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        contents = json.loads(path.read_bytes())
+        contents: dict[str, Any] = json.loads(path.read_bytes())
+        if not isinstance(contents, dict):
+            raise ValueError("it is no table")
         require_undamaged(contents)
-        return dict(contents)
+        return contents
     except (TypeError, ValueError, RecursionError) as error:
         raise _damaged(path, error) from error
 

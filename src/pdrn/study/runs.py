@@ -146,7 +146,22 @@ class Run:
                 f"the log of {self.folder} has {len(entries)} of {epochs} epochs; "
                 "remove that folder to train it again"
             )
+        state = self.folder / "state.safetensors"
+        if state.exists():
+            with opened(state) as file:
+                facts = json.loads((file.metadata() or {}).get(STATE_KEY, "{}"))
+            if facts.get("log_sha256", (sha256 := self._log_sha256(epochs))) != sha256:
+                raise ValueError(
+                    f"some bits of the log of {self.folder} have changed; "
+                    "remove that folder to train it again"
+                )
         return entries
+
+    def _log_sha256(self, epochs: int) -> str:
+        """Return a checksum of the log up to an epoch."""
+        path = self.folder / "log.jsonl"
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        return hashlib.sha256(b"".join(lines[:epochs])).hexdigest()
 
     def forget_after(self, epoch: int) -> None:
         """Cut the log off after an epoch, refusing one that does not have all epochs until then."""
@@ -168,7 +183,7 @@ class Run:
         """Write where training stands; what stood there before is replaced at once."""
         with open(self.folder / "log.jsonl", "ab") as log:
             os.fsync(log.fileno())  # the log is never behind the state
-        facts = {"run": self.name} | facts
+        facts = {"run": self.name, "log_sha256": self._log_sha256(facts["epoch"])} | facts
         facts["sha256"] = digest(facts, tensors)
         contents = safetensors.numpy.save(tensors, {STATE_KEY: json.dumps(facts)})
         with whole_or_gone(self.folder / "state.safetensors", overwrite=True) as stream:
@@ -199,6 +214,12 @@ class Run:
         # States from before they were named have no name; after a shorter run they may still have its name.
         if (name := facts.get("run")) not in (None, self.name, begun_as):
             raise ValueError(f"{path} is of the run {name}; remove it to start this run again")
+        log_sha256 = self._log_sha256(facts["epoch"])
+        if len(self.log()) >= facts["epoch"] and facts.get("log_sha256", log_sha256) != log_sha256:
+            raise ValueError(
+                f"some bits of the log of {self.folder} have changed; "
+                "remove state.safetensors there to start this run again"
+            )
         return tensors, facts
 
     def save_network(self, name: str, network: Network, provenance: Provenance) -> None:
