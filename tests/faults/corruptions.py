@@ -1,6 +1,6 @@
 """Damage the files of a study and of networks at random: each has to be refused in one sentence, or harmless.
 
-    python tests/faults/corruptions.py FOLDER TARGET FIRST COUNT
+    python -m tests.faults.corruptions FOLDER FIRST COUNT TARGET...
 
 is one batch, in a process of its own, for `corrupt` below: so a crash, a hang or a use of too much memory
 ends the batch and is reported with the number of the input, which is enough to make it again. Counted are
@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -139,59 +139,60 @@ def damaged(content: bytes, number: int) -> bytes:
     return bytes(changed)
 
 
-def run_batch(folder: Path, target: str, first: int, count: int) -> None:
-    """Try one batch; print the outcomes as JSON, or end with the number of the input that failed."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+def tried(folder: Path, target: str, first: int, count: int) -> Counter:
+    """Damage a target, and return what was counted; any other error ends it."""
     file_of, result_of = TARGETS[target]
     pristine, scratch, counts = folder / "pristine", folder / "scratch", Counter()
     (run_in(pristine).folder / "last.safetensors").unlink(missing_ok=True)
-    wanted = None
-    for number in (None, *range(first, first + count)):
-        print(f"input {number}", file=sys.stderr, flush=True)
+
+    def fresh() -> Path:
         shutil.rmtree(scratch, ignore_errors=True)
         shutil.copytree(pristine, scratch)
-        path = file_of(scratch)
-        content = path.read_bytes()
-        if number is None:
-            wanted = result_of(scratch)
-            continue
-        changed = damaged(content, number)
-        path.write_bytes(changed)
+        return file_of(scratch)
+
+    path = fresh()
+    content, wanted = path.read_bytes(), result_of(scratch)
+    for number in range(first, first + count):
+        print(f"{target}: input {number}", file=sys.stderr, flush=True)
+        if result_of is resumed:  # which writes files too
+            fresh()
+        path.write_bytes(damaged(content, number))
         signal.setitimer(signal.ITIMER_PROF, HANG_SECONDS)
         try:
-            same = result_of(scratch) == wanted
-            counts["harmless" if same else "unnoticed"] += 1
+            counts["harmless" if result_of(scratch) == wanted else "unnoticed"] += 1
         except (ValueError, OSError) as error:
             if not str(error).isprintable():  # which newlines are not either
                 raise RuntimeError(f"an error that is not one line of text: {error!r}") from error
             counts["refused"] += 1
         signal.setitimer(signal.ITIMER_PROF, 0)
-    print(json.dumps(counts))
+    return counts
 
 
-def corrupt(folder: Path, target: str, count: int) -> Counter:
-    """Damage a target so many times, in batches, and return what was counted."""
+def corrupt(folder: Path, targets: Iterable[str], count: int) -> Counter:
+    """Damage each of the targets so many times, in batches, and return what was counted."""
+    targets = list(targets)
     counts = Counter(injected=0, refused=0, harmless=0, unnoticed=0, hangs=0, tracebacks=0)
     for first in range(0, count, BATCH):
         size = min(BATCH, count - first)
-        command = [
-            sys.executable,
-            "-m",
-            "tests.faults.corruptions",
-            str(folder),
-            target,
-            str(first),
-            str(size),
-        ]
+        batch = [str(folder), str(first), str(size), *targets]
+        command = [sys.executable, "-m", "tests.faults.corruptions", *batch]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-        counts["injected"] += size
+        counts["injected"] += size * len(targets)
         if done.returncode == 0:
             counts.update(json.loads(done.stdout))
         else:
             counts["hangs" if done.returncode == -signal.SIGPROF else "tracebacks"] += 1
-            print(f"{target}: ended with {done.returncode}:\n{done.stderr[-2000:]}", file=sys.stderr)
+            print(f"a batch ended with {done.returncode}:\n{done.stderr[-2000:]}", file=sys.stderr)
     return counts
 
 
+def main() -> None:
+    """Try one batch; print the outcomes as JSON, or end with the input that failed as the last one named."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    folder, first, count, *targets = sys.argv[1:]
+    batches = (tried(Path(folder), target, int(first), int(count)) for target in targets)
+    print(json.dumps(sum(batches, Counter())))
+
+
 if __name__ == "__main__":
-    run_batch(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    main()

@@ -57,7 +57,7 @@ def corrupt(count: int, shown) -> list[Counter]:
         pristine.mkdir()
         corruptions.prepare(pristine)
         for target, share in SHARE_OF_DAMAGE.items():
-            found.append(corruptions.corrupt(Path(name), target, max(1, round(share * count))))
+            found.append(corruptions.corrupt(Path(name), [target], max(1, round(share * count))))
             shown(f"damage {target}", found[-1])
     script = Path(corruptions.fuzz_files.__file__)
     sounds = max(1, round(SHARE_OF_SOUND * count))
@@ -80,7 +80,8 @@ def main() -> None:
         figures = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in counts.items())
         print(f"{time.monotonic() - began:6.0f} s  {name:24} {figures}", flush=True)
 
-    found = kill(arguments.kills, arguments.seed, shown) + corrupt(arguments.corruptions, shown)
+    found = kill(arguments.kills, arguments.seed, shown) if arguments.kills else []
+    found += corrupt(arguments.corruptions, shown) if arguments.corruptions else []
     total = sum(found, Counter())
     shown("all", Counter(injected=total["injected"]) | {word: total[word] for word in BAD})
     sys.exit(1 if any(total[word] for word in BAD) else 0)
