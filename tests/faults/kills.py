@@ -40,7 +40,7 @@ length = 64
 [optimiser]
 batch_size = 64
 [budget]
-epochs = 12
+epochs = 6
 """
 
 
@@ -137,8 +137,8 @@ def prepared(folder: Path) -> list[Work]:
     grid = ["--epochs", 2, "--depths", 1, "--frame-length", 64, "--lambdas", ""]
     reproducing = ["reproduce", "table2", *corpus, *grid, "--out"]
     return [
-        Work("train", lambda out: [*training, out], trained, lambda said: set()),
         Work("restore", lambda out: [*restoring, "--skip-existing", "-o", out], restored, said_restored),
+        Work("train", lambda out: [*training, out], trained, lambda said: set()),
         Work("reproduce", lambda out: [*reproducing, out], reproduced, lambda said: set()),
     ]
 
@@ -229,7 +229,7 @@ def struck(
     victim = clinic.start(*work.arguments(out))
     began = time.monotonic()
     while victim.cpu_seconds() < share * work.cpu_seconds:
-        time.sleep(0.001)
+        time.sleep(0.005)
         if time.monotonic() - began > HANG_SECONDS:
             counts["hangs"] += 1
             os.kill(victim.pid, signal.SIGKILL)

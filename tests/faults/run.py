@@ -18,7 +18,8 @@ from pathlib import Path
 from tests.faults import corruptions
 from tests.faults.kills import SIGNS, hospital, kill_and_finish, measured, prepared
 
-SHARE_OF_KILLS = {"train": 0.4, "restore": 0.4, "reproduce": 0.2}
+SHARE_OF_KILLS = {"restore": 0.45, "train": 0.4, "reproduce": 0.15}
+HITS_BETWEEN_LINES = 10
 SHARE_OF_SIGNALS = 0.1
 """How many interrupts and requests to end there are, each, for a kill."""
 SHARE_OF_DAMAGE = {
@@ -43,9 +44,12 @@ def kill(count: int, seed: int, shown) -> list[Counter]:
             for word, sign in SIGNS.items():
                 share = SHARE_OF_KILLS[work.name] * (1 if word == "kill" else SHARE_OF_SIGNALS)
                 moments = random.Random(f"{seed} {work.name} {word}")
-                hits = max(1, round(share * count))
-                found.append(kill_and_finish(work, clinic, Path(name), hits, moments, sign))
-                shown(f"{word} {work.name}", found[-1])
+                hits, counts = max(1, round(share * count)), Counter()
+                for done in range(0, hits, HITS_BETWEEN_LINES):
+                    some = min(HITS_BETWEEN_LINES, hits - done)
+                    counts.update(kill_and_finish(work, clinic, Path(name), some, moments, sign))
+                    shown(f"{word} {work.name}", counts)
+                found.append(counts)
     return found
 
 

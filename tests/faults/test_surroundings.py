@@ -38,7 +38,7 @@ def disk(tmp_path):
 def training(tmp_path):
     (tmp_path / "corpus").mkdir()
     sounds(tmp_path / "corpus", 12, 0.1)
-    (tmp_path / "tiny.toml").write_text(CONFIG.replace("epochs = 12", "epochs = 2"))
+    (tmp_path / "tiny.toml").write_text(CONFIG.replace("epochs = 6", "epochs = 2"))
     return ["train", tmp_path / "tiny.toml", "--corpus", tmp_path / "corpus", "--threads", 1, "--out"]
 
 
