@@ -24,7 +24,7 @@ from pdrn.nets import checkpoint as network_files
 from pdrn.nets.checkpoint import Provenance
 from pdrn.study.runs import runs_in
 
-HANG_SECONDS = 120
+HANG_SECONDS = 300
 SIGNS = {"kill": signal.SIGKILL, "interrupt": signal.SIGINT, "terminate": signal.SIGTERM}
 EXIT_CODES = {signal.SIGKILL: -signal.SIGKILL, signal.SIGINT: 130, signal.SIGTERM: 143}
 MOST_IN_A_ROW = 5
@@ -197,18 +197,18 @@ def kill_and_finish(
     work: Work, clinic: Hospital, folder: Path, count: int, moments: random.Random, sign: signal.Signals
 ) -> Counter:
     """Hit the work so many times, letting it finish after a few, and return what was counted."""
-    counts = Counter(injected=0, early=0, losses=0, partial=0, hangs=0, tracebacks=0, wrong_codes=0, left=0)
+    counts = Counter(
+        injected=0, too_late=0, losses=0, partial=0, hangs=0, tracebacks=0, wrong_codes=0, left=0
+    )
     out = folder / "out"
     while counts["injected"] < count:
         shutil.rmtree(out, ignore_errors=True)
         for _ in range(min(moments.randint(1, MOST_IN_A_ROW), count - counts["injected"])):
-            counts["injected"] += 1
             was_there = work.contents(out)
             code, said = struck(work, clinic, out, moments.random(), sign, counts)
+            counts["injected" if code else "too_late"] += 1  # less is left to do than the first time
             counts["tracebacks"] += "Traceback" in said
-            if code == 0:
-                counts["early"] += 1  # it had finished before
-            elif code != EXIT_CODES[sign]:
+            if code not in (0, EXIT_CODES[sign]):
                 counts["wrong_codes"] += 1
                 print(f"{work.name}: exit code {code} after {sign.name}: {said[-500:]}", file=sys.stderr)
             now = work.contents(out)
