@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo page test lint docs bench fuzz clean
+.PHONY: demo page test lint docs bench fuzz faults clean
 
 demo: $(VENV)/.core
 	$(BIN)/pdrn demo
@@ -28,6 +28,9 @@ bench: $(VENV)-bench/.bench
 
 fuzz: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/fuzz_files.py 10000
+
+faults: $(VENV)/.dev
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.faults.run --kills 200 --corruptions 5000
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,6 +1,15 @@
-"""``python -m pdrn``, for launchers such as torchrun that want a module."""
+"""The command ``pdrn``, also as ``python -m pdrn``: an interrupt is heard while the rest is imported."""
 
-from pdrn.app.cli import main
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from pdrn.app.cli import main as run
+
+        run()
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
 
 if __name__ == "__main__":
     main()

@@ -17,7 +17,7 @@ COMMAND = [sys.executable, "-c", "from pdrn.app.cli import main; main()"]
 def pdrn(*arguments: object, stdin: bytes = b"") -> SimpleNamespace:
     """Run a command in this process, which saves starting another."""
     output, error = io.TextIOWrapper(io.BytesIO()), io.StringIO()
-    handlers = {sign: signal.getsignal(sign) for sign in (signal.SIGTERM, signal.SIGHUP)}
+    handlers = {sign: signal.getsignal(sign) for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     with (
         mock.patch.dict(os.environ),
         mock.patch.object(sys, "argv", ["pdrn", *map(str, arguments)]),

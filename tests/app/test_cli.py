@@ -223,3 +223,27 @@ def test_mistakes_get_one_sentence_and_no_traceback(folder, arguments, exit_code
     assert reason in result.stderr
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(("sign", "exit_code"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_signal_that_comes_out_as_another_error_ends_the_command_all_the_same(sign, exit_code):
+    code = (
+        "import os, signal\nfrom pdrn.app import cli\n"
+        "def work():\n"
+        f"    try: os.kill(os.getpid(), signal.{sign}); signal.pause()\n"
+        "    finally: raise AttributeError('in the midst of an import')\n"
+        "cli.app = work\ncli.main()"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (exit_code, "")
+
+
+def test_an_interrupt_is_heard_while_the_command_is_imported():
+    code = (
+        "import sys\nclass Interrupts:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'typer': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupts())\nfrom pdrn.__main__ import main\nmain()"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (130, "")

@@ -75,6 +75,21 @@ def flip_bytes(content, generator):
         content[generator.integers(len(content))] = generator.integers(256)
 
 
+def flip_bit(content, generator):
+    content[generator.integers(len(content))] ^= 1 << int(generator.integers(8))
+
+
+def zero_block(content, generator):
+    at = int(generator.integers(len(content)))
+    length = min(int(generator.integers(1, 513)), len(content) - at)
+    content[at : at + length] = bytes(length)
+
+
+def repeat_block(content, generator):
+    at = int(generator.integers(len(content)))
+    content[at:at] = content[at : at + int(generator.integers(1, 513))]
+
+
 def damage_header(content, generator):
     for _ in range(generator.integers(1, 4)):
         content[generator.integers(min(HEADER_BYTES, len(content)))] = generator.integers(256)
@@ -120,7 +135,10 @@ def splice(content, generator):
 
 
 DAMAGES = [
+    flip_bit,
     flip_bytes,
+    zero_block,
+    repeat_block,
     damage_header,
     damage_header,
     put_extreme_number,

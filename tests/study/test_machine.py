@@ -1,6 +1,8 @@
 """Threads, and the floor that matrix products set."""
 
 import os
+import subprocess
+import sys
 import time
 
 import torch
@@ -33,3 +35,12 @@ def test_settings_of_torch_come_back():
         assert torch.are_deterministic_algorithms_enabled()
     assert torch.get_num_threads() == before
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_the_compiler_of_torch_is_not_imported():
+    """It takes seconds, and an interrupt in the midst of them comes out as an error of torch."""
+    code = (
+        "import sys, pdrn.study.machine as m\nwith m.repeatable(1): print('torch._inductor' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

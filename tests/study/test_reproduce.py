@@ -16,10 +16,11 @@ from pdrn.audio.corpus import Corpus
 from pdrn.nets import checkpoint
 from pdrn.study import figures, paper, reproduce
 from pdrn.study.config import from_table
+from pdrn.study.findings import save_example, save_study
 from pdrn.study.page import Compared
 from pdrn.study.report import findings_in, markdown, write_report
 from pdrn.study.reproduce import Study
-from pdrn.study.runs import runs_in
+from pdrn.study.runs import Run, runs_in
 from pdrn.study.tables import Place, best, place_of, tables
 from pdrn.study.train import train
 
@@ -39,8 +40,8 @@ def runs(corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs")
     train_all(SMALL, corpus, out)
     setting, table = SMALL.table(corpus, out)
-    reproduce.save_study(out, setting, {"table2": reproduce.table_2(setting, table, corpus)})
-    reproduce.save_example(out, setting, reproduce.example(setting, table, corpus))
+    save_study(out, setting, {"table2": reproduce.table_2(setting, table, corpus)})
+    save_example(out, setting, reproduce.example(setting, table, corpus))
     return out
 
 
@@ -266,7 +267,7 @@ def test_the_report_sets_the_papers_figures_beside_its_own(runs, tmp_path):
         record = json.loads((folder / "run.json").read_text())
         record["config"]["data"]["length"] = 1024
         record["config"]["architecture"]["map"] = {"kind": "DenseMap", "samples": 1024}
-        (folder / "run.json").write_text(json.dumps(record))
+        Run(folder).note(record)
     text = markdown(tmp_path)
     assert re.search(r"\(2\.43, [+-]\d+ %\)", text)
     assert re.search(r"\(2\.24, [+-]\d+ %\)", text)
@@ -297,12 +298,39 @@ def test_networks_that_are_not_the_papers_have_a_table_of_their_own(corpus, tmp_
     assert "Table 1" not in text
 
 
-def test_a_finished_run_with_an_empty_log_is_named(runs, tmp_path):
+@pytest.mark.parametrize("log", ["", '{"epoch": 1}\n', "5\n", '{"epoch": 1', "[" * 100_000, "\x80"])
+def test_a_finished_run_whose_log_lacks_epochs_is_named(runs, tmp_path, log):
     shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
     run = runs_in(tmp_path)[0]
-    (run.folder / "log.jsonl").write_text("")
-    with pytest.raises(ValueError, match=f"the log of .*{run.folder.name} is empty; remove that folder"):
+    (run.folder / "log.jsonl").write_text(log, encoding="latin1")
+    with pytest.raises(ValueError, match=f"{run.folder.name} has 0 of 1 epochs; remove that folder"):
         write_report(tmp_path, tmp_path / "report")
+
+
+def test_a_changed_figure_in_a_log_is_noticed(runs, tmp_path):
+    shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
+    log = runs_in(tmp_path)[0].folder / "log.jsonl"
+    log.write_text(log.read_text().replace('"step": ', '"step": 1'))
+    with pytest.raises(ValueError, match="some bits of the log of"):
+        markdown(tmp_path)
+
+
+@pytest.mark.parametrize("suffix", ["json", "safetensors"])
+def test_damaged_findings_are_named(runs, tmp_path, suffix):
+    shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
+    (path,) = tmp_path.glob(f"study-*.{suffix}")
+    whole = path.read_bytes()
+    changed = whole.replace(b'"ratio": 1.0', b'"ratio": 1.1') if suffix == "json" else flipped(whole)
+    assert changed != whole
+    for contents in (b"", b"[]", b"[" * 100_000, b"\xff", whole[:-9], changed):
+        path.write_bytes(contents)
+        with pytest.raises(ValueError, match=f"{path} cannot be read .*; remove it and give pdrn reproduce"):
+            findings_in(tmp_path)
+
+
+def flipped(contents):
+    """Return the contents with the last bit changed."""
+    return contents[:-1] + bytes([contents[-1] ^ 1])
 
 
 def test_folders_without_runs_are_refused(tmp_path):

@@ -253,7 +253,7 @@ def without_a_field(run, folder):
     record = run.record()
     del record["config"]["architecture"]["weighting"]
     run.folder.rename(folder)
-    (folder / "run.json").write_text(json.dumps(record))
+    Run(folder).note(record)
 
 
 def test_runs_from_before_a_field_was_there_are_found(corpus, tmp_path):
@@ -271,7 +271,7 @@ def test_a_field_that_a_run_did_not_have_is_not_the_recipes(corpus, tmp_path):
     run = quickly(config(budget={"epochs": 1}), corpus, tmp_path)
     record = run.record()
     del record["config"]["optimiser"]["clip_norm"]
-    (run.folder / "run.json").write_text(json.dumps(record))
+    run.note(record)
     assert config().optimiser.clip_norm > 0
     assert run.config().optimiser.clip_norm == 0
 
@@ -397,7 +397,7 @@ def test_states_of_another_network_are_refused(corpus, tmp_path):
     with pytest.raises(ValueError, match="is of another network; remove it"):
         quickly(settings, corpus, tmp_path)
     (run.folder / "state.safetensors").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match="is no training state; remove it"):
+    with pytest.raises(ValueError, match=r"is no training state \(.*\); remove it"):
         quickly(settings, corpus, tmp_path)
     assert len(run.log()) == 1
 
@@ -421,6 +421,53 @@ def test_a_log_that_lacks_epochs_of_the_state_is_refused(corpus, tmp_path):
         quickly(config(), corpus, tmp_path)
     (run.folder / "state.safetensors").unlink()
     assert [entry["epoch"] for entry in quickly(config(), corpus, tmp_path).log()] == [1, 2, 3, 4]
+
+
+def test_a_changed_bit_of_a_state_a_log_or_a_record_is_noticed(corpus, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        quickly(config(), corpus, tmp_path, watcher=StopAfter(2 * 29 + 1))
+    folder = tmp_path / run_name(config(), corpus.checksum)
+    for name, place, reason in (
+        ("state.safetensors", -1, "some of its bits have changed since it was written"),
+        ("log.jsonl", (folder / "log.jsonl").read_bytes().index(b'"dev_mse"') + 14, "some bits of the log"),
+        ("run.json", (folder / "run.json").read_bytes().index(b'"total_steps"') + 17, "some of its bits"),
+    ):
+        contents = (folder / name).read_bytes()
+        changed = bytearray(contents)
+        changed[place] ^= 1
+        (folder / name).write_bytes(changed)
+        with pytest.raises(ValueError, match=reason):
+            quickly(config(), corpus, tmp_path)
+        (folder / name).write_bytes(contents)
+    assert quickly(config(), corpus, tmp_path).is_done
+
+
+def test_states_and_records_from_before_there_were_checksums_are_believed(corpus, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        quickly(config(), corpus, tmp_path, watcher=StopAfter(2 * 29 + 1))
+    folder = tmp_path / run_name(config(), corpus.checksum)
+    for name in ("state.safetensors", "run.json"):
+        contents = (folder / name).read_bytes()
+        older = contents.replace(b"sha256", b"sha255") if name == "run.json" else unsigned(contents)
+        assert older != contents
+        (folder / name).write_bytes(older.replace(b"corpus_sha255", b"corpus_sha256"))
+    assert quickly(config(), corpus, tmp_path).is_done
+
+
+def unsigned(contents):
+    """Return a state without its checksums, the rest in its place."""
+    return contents.replace(b"log_sha256", b"log_sha255").replace(b"sha256", b"sha255")
+
+
+@pytest.mark.parametrize("missing", ["step", "epoch", "best"])
+def test_a_state_that_lacks_something_is_refused(corpus, tmp_path, missing):
+    with pytest.raises(KeyboardInterrupt):
+        quickly(config(), corpus, tmp_path, watcher=StopAfter(2 * 29 + 1))
+    path = tmp_path / run_name(config(), corpus.checksum) / "state.safetensors"
+    name = f'\\"{missing}\\"'.encode()
+    path.write_bytes(path.read_bytes().replace(name, name.upper(), 1))
+    with pytest.raises(ValueError, match=f"is no training state .{missing} is missing.; remove it"):
+        quickly(config(), corpus, tmp_path)
 
 
 def test_a_rate_that_the_corpus_does_not_have_is_refused(corpus, tmp_path):

@@ -124,8 +124,9 @@ def _named(template: str, path: Path, subtype: str | None) -> str:
     if not _holds(ext, subtype):
         ext = ".wav"
     try:
-        fields = {field for _, field, _, _ in Formatter().parse(template) if field is not None}
-        name = template.format(stem=path.stem, ext=ext) if fields <= {"stem", "ext"} else ""
+        parts = [part for part in Formatter().parse(template) if part[1] is not None]
+        plain = all(field in ("stem", "ext") and not (spec or how) for _, field, spec, how in parts)
+        name = template.format(stem=path.stem, ext=ext) if plain else ""
     except ValueError:
         name = ""
     if not name or os.sep in name:

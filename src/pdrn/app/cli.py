@@ -23,7 +23,8 @@ from pdrn.app import (
     study,
     train,
 )
-from pdrn.app.ending import end_in_order
+from pdrn.app.ending import end_in_order, ending_code
+from pdrn.audio.system import printable
 
 app = typer.Typer(
     help="Restore quantized sound inside its cells.",
@@ -64,6 +65,10 @@ def main() -> None:
         app()
     except KeyboardInterrupt:
         raise SystemExit(130) from None
-    except (ValueError, OSError) as error:
-        print(f"pdrn: {error}", file=sys.stderr)
+    except Exception as error:
+        if (code := ending_code()) is not None:
+            raise SystemExit(code) from None
+        if not isinstance(error, ValueError | OSError):
+            raise
+        print(f"pdrn: {printable(error)}", file=sys.stderr)
         raise SystemExit(1) from None

@@ -23,7 +23,7 @@ def inspect(files: Files, json: Json = False) -> None:
     """
     from json import dumps
 
-    from pdrn.audio.system import AudioError
+    from pdrn.audio.system import AudioError, printable
 
     failed = False
     for file in files:
@@ -31,12 +31,12 @@ def inspect(files: Files, json: Json = False) -> None:
             facts = _facts(file)
         except AudioError as error:
             failed = True
-            print(f"pdrn: {error}", file=sys.stderr)
+            print(f"pdrn: {printable(error)}", file=sys.stderr)
             continue
         if json:
             print(dumps(facts), flush=True)
             continue
-        print(facts.pop("file"))
+        print(printable(facts.pop("file")))
         for name, value in facts.items():
             print(f"  {name.replace('_', ' '):16} {'-' if value is None else value}", flush=True)
     if failed:

@@ -66,6 +66,7 @@ def reproduce(
     require("matplotlib", "report")
     from pdrn.app.reproducing import in_turn, show_plan, train_grid
     from pdrn.study import reproduce as steps
+    from pdrn.study.findings import save_example, save_study
     from pdrn.study.report import markdown, write_report
 
     study = steps.Study(
@@ -94,9 +95,9 @@ def reproduce(
     setting, table = study.table(index, out)
     if what in ("table2", "all"):
         rows = steps.table_2(setting, table, index, heard)
-        steps.save_study(out, setting, {"table2": rows})
+        save_study(out, setting, {"table2": rows})
     if what in ("figures", "all"):
-        steps.save_example(out, setting, steps.example(setting, table, index))
+        save_example(out, setting, steps.example(setting, table, index))
     if what == "table1":
         print(markdown(out, [setting], ("table1",)))
     elif what == "table2":

@@ -184,6 +184,7 @@ def restore(
     from pdrn.app.batch import Mistake, plan
     from pdrn.app.doing import Settings
     from pdrn.app.running import Engine, run_all
+    from pdrn.audio.system import printable
 
     if overwrite and skip_existing:
         raise typer.BadParameter("--overwrite and --skip-existing contradict each other; leave one out")
@@ -192,7 +193,7 @@ def restore(
         holds = str(subtype) if subtype else "FLOAT" if clip_at is not None else None
         tasks = plan(inputs, output, filename, recursive, holds)
     except Mistake as mistake:
-        raise typer.BadParameter(str(mistake)) from mistake
+        raise typer.BadParameter(printable(mistake)) from mistake
     if json and any(task.target == "-" for task in tasks):
         raise typer.BadParameter("standard output carries the sound; leave --json out, or name a file")
     if verify and any("-" in (task.source, task.target) for task in tasks):

@@ -15,7 +15,7 @@ from pdrn.app.manifest import opened
 from pdrn.app.on_ray import connected
 from pdrn.app.workers import side_by_side
 from pdrn.audio.placing import standard_output
-from pdrn.audio.system import AudioError
+from pdrn.audio.system import AudioError, printable
 from pdrn.restoring.blockwise import Progress
 
 _CLEAR = "\r\x1b[K"
@@ -66,9 +66,9 @@ def run_all(
                 _print_json(outcome)
             if outcome.error:
                 failed.append(outcome.job.source)
-                print(f"pdrn: {outcome.error}", file=sys.stderr)
+                print(f"pdrn: {printable(outcome.error)}", file=sys.stderr)
             elif not quiet and not json:
-                print(outcome, file=sys.stderr)
+                print(printable(outcome), file=sys.stderr)
     if len(jobs) > 1 and not quiet and not json:
         if len(jobs) > _MANY and failed:
             print(f"failed: {', '.join(failed)}", file=sys.stderr)
@@ -148,6 +148,6 @@ def _shown(job: Job) -> Progress:
 
     def show(done: int, frames: int | None) -> None:
         share = f"{done / frames:4.0%}" if frames else f"{done} frames"
-        print(f"{_CLEAR}{job.source} {share}", end="", file=sys.stderr, flush=True)
+        print(f"{_CLEAR}{printable(job.source)} {share}", end="", file=sys.stderr, flush=True)
 
     return show

@@ -43,6 +43,7 @@ def whole_or_gone(target: Target, overwrite: bool) -> Iterator[BinaryIO]:
             os.fsync(stream.fileno())
             _check(path, overwrite)
             temporary = _place(stream, temporary, path, overwrite)
+            _keep_names(path.parent)
     except FileExistsError as error:
         raise AudioError(_there_already(path)) from error
     except OSError as error:  # of closing too: what is left in the buffer fails again there
@@ -115,6 +116,16 @@ def _place(stream: BinaryIO, temporary: Path | None, path: Path, overwrite: bool
             pass
     os.replace(temporary, path)
     return None
+
+
+def _keep_names(folder: Path) -> None:
+    """Have the names in a folder outlive a loss of power, where the system can."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _copy_to_stdout(stream: BinaryIO) -> None:

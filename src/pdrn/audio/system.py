@@ -36,3 +36,15 @@ def unnamed_file() -> Iterator[BinaryIO]:
 def why(error: Exception) -> str:
     """Return the reason that the system gives for an error."""
     return getattr(error, "strerror", None) or str(error)
+
+
+def printable(text: object, most: int = 10_000) -> str:
+    r"""Return text for one line of a terminal: what would steer that is written out, what is long is cut.
+
+    >>> printable("red\x1b[31m\n")
+    'red\\x1b[31m\\n'
+    """
+    written = str(text)
+    if len(written) > most:
+        written = f"{written[: most // 2]} ... {written[-most // 2 :]}"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in written)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field
@@ -18,15 +17,16 @@ from importlib.metadata import version
 from typing import Any, Literal, get_args
 
 import numpy as np
-import safetensors
 import safetensors.numpy
 
 from pdrn.audio.placing import whole_or_gone
+from pdrn.audio.system import printable
 from pdrn.nets.architecture import Architecture
 from pdrn.nets.maps import ConvolutionalMap, DenseMap
 from pdrn.nets.network import Arrays, Network, Plan, check_weights
 from pdrn.nets.primal_dual import PrimalDual
 from pdrn.nets.related import LISTA, DeepPrimalDual, LearnedPrimalDual, ResidualNetwork
+from pdrn.nets.tensors import digest, opened, require_undamaged
 from pdrn.nets.unrolling import Unrolled, Unrolling
 
 FORMAT = 1
@@ -49,8 +49,8 @@ KINDS: dict[str, type[Any]] = {
 }
 """What a file may ask for by name."""
 
-STORED_TYPES = {"F16": np.float32, "F32": np.float32, "F64": np.float64}
-"""Type in the file -> type that is computed in."""
+STORED_TYPES = ("F16", "F32", "F64")
+"""Types that tensors in a file may have."""
 
 Unit = Literal["full scale", "cell"]
 
@@ -111,10 +111,11 @@ def save(
         if not all(np.isfinite(part).all() for part in tensors.values()):
             raise ValueError("some weights are too large for 16 bits; store them in 32")
     try:
-        description = json.dumps(described, allow_nan=False)
+        described = json.loads(json.dumps(described, allow_nan=False))  # as it is read again
     except (TypeError, ValueError) as error:
         raise ValueError(f"the provenance cannot be written as JSON: {error}") from error
-    contents = safetensors.numpy.save(tensors, {METADATA_KEY: description})
+    described["sha256"] = digest(described, tensors)
+    contents = safetensors.numpy.save(tensors, {METADATA_KEY: json.dumps(described)})
     with whole_or_gone(path, overwrite) as stream:
         stream.write(contents)
 
@@ -122,80 +123,108 @@ def save(
 def load(path: str | os.PathLike[str]) -> tuple[Network, Provenance]:
     """Read a network and its provenance, refusing whatever is not exactly what the file says it is."""
     with _opened(path) as file:
-        architecture, provenance = _restoring(file)
-        return Network(architecture, _weights(file, architecture)), provenance
+        described, plan, provenance = _description(file.metadata() or {})
+        architecture = _restoring(plan)
+        stored = _stored(file, architecture)
+        network = Network(architecture, _widened(stored))
+        require_undamaged(described, stored)
+        return network, provenance
 
 
 def load_unrolled(path: str | os.PathLike[str]) -> tuple[Unrolled, Provenance]:
     """Read a network that was unrolled from a problem, as ``load`` does."""
     with _opened(path) as file:
-        plan, provenance = _description(file.metadata() or {})
+        described, plan, provenance = _description(file.metadata() or {})
         if not isinstance(plan, Unrolling):
             raise ValueError("it restores signals inside their cells; read it with load")
-        return Unrolled(plan, _weights(file, plan)), provenance
+        stored = _stored(file, plan)
+        unrolled = Unrolled(plan, _widened(stored))
+        require_undamaged(described, stored)
+        return unrolled, provenance
 
 
 def describe(path: str | os.PathLike[str]) -> tuple[Architecture, Provenance]:
     """Read what a file says of its network, without the weights."""
     with _opened(path) as file:
-        return _restoring(file)
+        _, plan, provenance = _description(file.metadata() or {})
+        return _restoring(plan), provenance
 
 
-def _restoring(file: Any) -> tuple[Architecture, Provenance]:
-    architecture, provenance = _description(file.metadata() or {})
-    if isinstance(architecture, Unrolling):
+def _restoring(plan: Architecture | Unrolling) -> Architecture:
+    if isinstance(plan, Unrolling):
         raise ValueError("it was unrolled from a problem and takes no sound; read it with load_unrolled")
-    return architecture, provenance
+    return plan
 
 
-def _weights(file: Any, plan: Plan) -> Arrays:
+def _stored(file: Any, plan: Plan) -> Arrays:
     """Read the tensors, after a look at their names, shapes and types."""
     slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
     check_weights(plan, {name: tuple(part.get_shape()) for name, part in slices.items()})
     for name, part in slices.items():
         if part.get_dtype() not in STORED_TYPES:
             raise ValueError(f"tensor {name} is of type {part.get_dtype()}, not a float")
+    return {name: file.get_tensor(name) for name in slices}
+
+
+def _widened(tensors: Arrays) -> Arrays:
+    """Return tensors in a type that networks compute in: 16 bits are for files alone."""
     return {
-        name: file.get_tensor(name).astype(STORED_TYPES[part.get_dtype()], copy=False)
-        for name, part in slices.items()
+        name: part.astype(np.promote_types(part.dtype, np.float32), copy=False)
+        for name, part in tensors.items()
     }
 
 
 @contextmanager
 def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
     """Open a file of tensors; whatever is wrong with it is said in one sentence."""
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        raise ValueError(f"{path} is not a file; name one")
     try:
-        with safetensors.safe_open(os.fspath(path), framework="numpy") as file:
+        with opened(path) as file:
             yield file
-    except (ValueError, safetensors.SafetensorError) as error:
-        raise ValueError(f"{path} is not a network that can be used: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{path} is not a network that can be used: {printable(error)}") from error
 
 
-def _description(metadata: Mapping[str, str]) -> tuple[Architecture | Unrolling, Provenance]:
+def _description(
+    metadata: Mapping[str, str],
+) -> tuple[dict[str, Any], Architecture | Unrolling, Provenance]:
     if METADATA_KEY not in metadata:
         raise ValueError("it does not say what network it holds; was it written by another program?")
-    try:
-        described = json.loads(metadata[METADATA_KEY], parse_constant=_no_number)
-        json.dumps(described, ensure_ascii=False).encode()  # no halves of characters
-    except (ValueError, RecursionError) as error:
-        raise ValueError("its description is damaged") from error
+    described = _parsed(metadata[METADATA_KEY])
     if not isinstance(described, dict) or type(described.get("format")) is not int or described["format"] < 1:
         raise ValueError("its description is damaged")
     if described["format"] > FORMAT:
         raise ValueError(f"it has format {described['format']}, newer than this version reads; update pdrn")
-    architecture = _decoded(described.get("architecture"))
+    try:
+        architecture = _decoded(described.get("architecture"))
+    except RecursionError as error:
+        raise ValueError("its description is damaged") from error
     if not isinstance(architecture, Architecture | Unrolling):
         raise ValueError(f"its description names no architecture but {described.get('architecture')!r}")
     provenance = described.get("provenance")
     if not isinstance(provenance, dict):
         raise ValueError("its description has no provenance")
-    return architecture, _made(Provenance, provenance)
+    return described, architecture, _made(Provenance, provenance)
+
+
+def _parsed(text: str) -> Any:
+    """Return what JSON in a file says; ValueError where it is damaged, or says one thing twice."""
+    try:
+        value = json.loads(text, parse_constant=_no_number, object_pairs_hook=_no_duplicates)
+        json.dumps(value, ensure_ascii=False).encode()  # no halves of characters
+    except (ValueError, RecursionError) as error:
+        raise ValueError("its description is damaged") from error
+    return value
 
 
 def _no_number(name: str) -> float:
     raise ValueError(f"{name} is no number")
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        raise ValueError("a name is there twice")
+    return table
 
 
 def _encoded(value: Any) -> Any:

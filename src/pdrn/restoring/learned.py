@@ -18,6 +18,13 @@ OFFLINE_HOPS = 100
 """Blocks of what is there already, in hops."""
 
 
+MOST_NUMBERS = 1 << 24
+"""No array that restores a block has more: a small file may ask for endless windows, layers and hops."""
+
+MOST_PRODUCTS = 1 << 38
+"""No block takes more multiplications, 700 times those of `speech-large`: what takes ages is no answer."""
+
+
 class LearnedMethod:
     """A network for cells that are all ``step`` wide, but for open-ended ones at full scale; see `Method`.
 
@@ -57,6 +64,7 @@ class LearnedMethod:
         self.stream_block = self.hop if plan.causal else self.hop * max(-(-self.after // self.hop), 1)
         self.offline_block = OFFLINE_HOPS * self.hop
         self._network, self._step = network, step
+        _require_modest(plan, self.before + self.offline_block + self.after)
 
     def restore(self, cells: Cells) -> FloatArray:
         """Restore the middle of a stretch of one channel."""
@@ -80,3 +88,14 @@ class LearnedMethod:
         lower = np.where(no_lo, np.where(no_hi, -UNKNOWN, hi - 1), lo)
         upper = np.where(no_hi, np.where(no_lo, UNKNOWN, lo + 1), hi)
         return lower, upper
+
+
+def _require_modest(plan: PrimalDual, length: int) -> None:
+    """Refuse a network that takes absurd memory or time for a block that, with what is around, is so long."""
+    channels, window = plan.map.kernel_shape
+    views = plan.map.sizes((length,))[1] // channels
+    if max(length, views * max(channels, window)) > MOST_NUMBERS or plan.products((length,)) > MOST_PRODUCTS:
+        raise ValueError(
+            f"this network looks at {length} samples at once, by {channels} filters of {window} in "
+            f"{plan.depth} layers, which is beyond reason; choose a smaller one"
+        )

@@ -70,12 +70,17 @@ def repeatable(threads: int) -> Iterator[None]:
     """Compute with so many threads, the same numbers every time."""
     with (
         _restored(torch.get_num_threads, torch.set_num_threads),
-        _restored(torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+        _restored(torch.are_deterministic_algorithms_enabled, _be_deterministic),
     ):
         torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(True)
+        _be_deterministic(True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         yield
+
+
+def _be_deterministic(mode: bool) -> None:
+    # What torch.use_deterministic_algorithms calls, which would import torch's compiler, for seconds.
+    torch._C._set_deterministic_algorithms(mode, warn_only=False)
 
 
 @contextmanager

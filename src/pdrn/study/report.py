@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import json
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.numpy
 
 from pdrn.audio.placing import whole_or_gone
 from pdrn.nets import Architecture
 from pdrn.study import page
 from pdrn.study.compared import comparisons
 from pdrn.study.comparison import kept
+from pdrn.study.findings import load_example, load_study
 from pdrn.study.page import Compared, Grid, Picture, Section
 from pdrn.study.paper import KINDS, TABLE_1, TABLE_2
 from pdrn.study.runs import runs_in
@@ -42,9 +41,8 @@ def findings_in(runs: str | os.PathLike[str]) -> list[Findings]:
     found = []
     for setting, table in tables(runs_in(runs)).items():
         study, example = (Path(runs) / f"study-{setting.name}.{end}" for end in ("json", "safetensors"))
-        table2 = json.loads(study.read_text()).get("table2") if study.exists() else None
-        arrays = safetensors.numpy.load_file(example) if example.exists() else None
-        found.append(Findings(setting, table, table2, arrays))
+        table2 = load_study(study).get("table2")
+        found.append(Findings(setting, table, table2, load_example(example)))
     return found
 
 

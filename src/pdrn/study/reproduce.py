@@ -7,7 +7,6 @@ continued, and widened.
 from __future__ import annotations
 
 import dataclasses
-import json
 import multiprocessing
 import os
 import signal
@@ -16,14 +15,11 @@ from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.numpy
 
 from pdrn.audio.corpus import SPLITS, Corpus
-from pdrn.audio.placing import whole_or_gone
 from pdrn.audio.quantizers import MidRise
 from pdrn.study import paper
 from pdrn.study.config import RECIPES, Budget, Config
@@ -245,20 +241,3 @@ def example(setting: Setting, table: Table, corpus: Corpus) -> dict[str, np.ndar
     arrays = {name: method([cells])[0] for name, method in methods.items()}
     found = arrays | {"signal": signal, "lower": cells.lo, "upper": cells.hi, "rate": np.array([rate])}
     return {name: np.ascontiguousarray(part, np.float32) for name, part in found.items()}
-
-
-def save_study(out: str | os.PathLike[str], setting: Setting, found: dict[str, Any]) -> None:
-    """Keep what was measured about a setting, beside what is there already."""
-    path = Path(out) / f"study-{setting.name}.json"
-    before = json.loads(path.read_text()) if path.exists() else {}
-    contents = before | {"setting": dataclasses.asdict(setting)} | found
-    with whole_or_gone(path, overwrite=True) as stream:
-        stream.write(json.dumps(contents, indent=1).encode())
-
-
-def save_example(
-    out: str | os.PathLike[str], setting: Setting, arrays: dict[str, np.ndarray[Any, Any]]
-) -> None:
-    """Keep an example, for the figures."""
-    with whole_or_gone(Path(out) / f"study-{setting.name}.safetensors", overwrite=True) as stream:
-        stream.write(safetensors.numpy.save(arrays))

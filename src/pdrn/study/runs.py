@@ -20,18 +20,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
 import safetensors.numpy
 
 import pdrn
 from pdrn.audio.placing import whole_or_gone
+from pdrn.audio.system import printable
 from pdrn.nets import Network
 from pdrn.nets import checkpoint as network_files
 from pdrn.nets.checkpoint import Provenance
+from pdrn.nets.tensors import digest, opened, require_undamaged
 from pdrn.study.config import Config, from_complete_table, run_name
 
 Tensors = dict[str, np.ndarray[Any, Any]]
@@ -39,6 +41,31 @@ Entry = dict[str, Any]
 """One line of a log."""
 
 STATE_KEY = "pdrn training"
+
+NOTED = (
+    "code",
+    "corpus",
+    "corpus_sha256",
+    "files_too_short",
+    "parameters",
+    "sample_rate_hz",
+    "steps_per_epoch",
+    "threads",
+    "total_steps",
+)
+"""What a record cannot be without."""
+
+LOGGED = (
+    "step",
+    "train_mse",
+    "dev_mse",
+    "dev_snr",
+    "dev_ratio",
+    "best_epoch",
+    "training_seconds",
+    "floor_fraction",
+)
+"""What a line of a log cannot be without, besides its epoch."""
 
 
 @dataclass(frozen=True)
@@ -65,15 +92,19 @@ class Run:
     def record(self) -> dict[str, Any] | None:
         """Return what was noted when the run began, or None if it did not."""
         try:
-            text = (self.folder / "run.json").read_text()
+            contents = (self.folder / "run.json").read_bytes()
         except FileNotFoundError:
             return None
         try:
-            record = json.loads(text)
+            record = json.loads(contents)
             from_complete_table(record["config"])
-        except (ValueError, KeyError, TypeError) as error:
+            if missing := [name for name in NOTED if name not in record]:
+                raise ValueError(f"{missing[0]} is missing")
+            require_undamaged(record)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(
-                f"{self.folder / 'run.json'} cannot be read ({error}); remove that folder to start again"
+                f"{self.folder / 'run.json'} cannot be read ({printable(error)}); "
+                "remove that folder to start again"
             ) from error
         return dict(record)
 
@@ -95,26 +126,42 @@ class Run:
 
     def note(self, record: dict[str, Any]) -> None:
         """Write what the run is."""
+        record["sha256"] = digest(record)
         with whole_or_gone(self.folder / "run.json", overwrite=True) as stream:
             stream.write(json.dumps(record, indent=1).encode())
 
     def log(self) -> list[Entry]:
-        """Return the epochs that the log has; a line that was cut off is none."""
-        entries = []
+        """Return the epochs that the log has; a line that was cut off or damaged ends it."""
         path = self.folder / "log.jsonl"
-        for line in path.read_text().splitlines() if path.exists() else ():
-            try:
-                entries.append(json.loads(line))
-            except json.JSONDecodeError:
-                break
-        return entries
+        lines = path.read_bytes().splitlines() if path.exists() else []
+        return [entry for entry in takewhile(bool, map(_entry, lines)) if entry]
 
     def whole_log(self) -> list[Entry]:
-        """Return the log of a run that is done, refusing an empty one."""
+        """Return the log of a run that is done, refusing one that lacks epochs."""
         entries = self.log()
-        if not entries:
-            raise ValueError(f"the log of {self.folder} is empty; remove that folder to train it again")
+        last = network_files.describe(self.folder / "last.safetensors")[1]
+        epochs = last.training["epoch"]
+        if [entry["epoch"] for entry in entries] != list(range(1, epochs + 1)):
+            raise ValueError(
+                f"the log of {self.folder} has {len(entries)} of {epochs} epochs; "
+                "remove that folder to train it again"
+            )
+        state = self.folder / "state.safetensors"
+        if state.exists():
+            with opened(state) as file:
+                facts = json.loads((file.metadata() or {}).get(STATE_KEY, "{}"))
+            if facts.get("log_sha256", (sha256 := self._log_sha256(epochs))) != sha256:
+                raise ValueError(
+                    f"some bits of the log of {self.folder} have changed; "
+                    "remove that folder to train it again"
+                )
         return entries
+
+    def _log_sha256(self, epochs: int) -> str:
+        """Return a checksum of the log up to an epoch."""
+        path = self.folder / "log.jsonl"
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        return hashlib.sha256(b"".join(lines[:epochs])).hexdigest()
 
     def forget_after(self, epoch: int) -> None:
         """Cut the log off after an epoch, refusing one that does not have all epochs until then."""
@@ -136,7 +183,9 @@ class Run:
         """Write where training stands; what stood there before is replaced at once."""
         with open(self.folder / "log.jsonl", "ab") as log:
             os.fsync(log.fileno())  # the log is never behind the state
-        contents = safetensors.numpy.save(tensors, {STATE_KEY: json.dumps({"run": self.name} | facts)})
+        facts = {"run": self.name, "log_sha256": self._log_sha256(facts["epoch"])} | facts
+        facts["sha256"] = digest(facts, tensors)
+        contents = safetensors.numpy.save(tensors, {STATE_KEY: json.dumps(facts)})
         with whole_or_gone(self.folder / "state.safetensors", overwrite=True) as stream:
             stream.write(contents)
 
@@ -146,17 +195,31 @@ class Run:
         if not path.exists():
             return None
         try:
-            with safetensors.safe_open(path, framework="numpy") as file:
+            with opened(path) as file:
                 facts = json.loads((file.metadata() or {})[STATE_KEY])
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-        except (KeyError, ValueError, safetensors.SafetensorError) as error:
-            raise ValueError(f"{path} is no training state; remove it to start this run again") from error
+                parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+                if {part.get_dtype() for part in parts.values()} - {"F32"}:
+                    raise ValueError("its numbers are of another type")
+                tensors = {name: file.get_tensor(name) for name in parts}
+                if missing := [name for name in ("step", "epoch", "seconds", "best") if name not in facts]:
+                    raise ValueError(f"{missing[0]} is missing")
+                require_undamaged(facts, tensors)
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise ValueError(
+                f"{path} is no training state ({printable(error)}); remove it to start this run again"
+            ) from error
         if {name: part.shape for name, part in tensors.items()} != wanted:
             raise ValueError(f"{path} is of another network; remove it to start this run again")
         begun_as = ((self.record() or {}).get("goes_on_from") or {}).get("run")
         # States from before they were named have no name; after a shorter run they may still have its name.
         if (name := facts.get("run")) not in (None, self.name, begun_as):
             raise ValueError(f"{path} is of the run {name}; remove it to start this run again")
+        log_sha256 = self._log_sha256(facts["epoch"])
+        if len(self.log()) >= facts["epoch"] and facts.get("log_sha256", log_sha256) != log_sha256:
+            raise ValueError(
+                f"some bits of the log of {self.folder} have changed; "
+                "remove state.safetensors there to start this run again"
+            )
         return tensors, facts
 
     def save_network(self, name: str, network: Network, provenance: Provenance) -> None:
@@ -174,6 +237,8 @@ class Run:
     def locked(self) -> Iterator[None]:
         """Keep other processes out; a killed process lets go by itself."""
         with locked(self.folder / ".lock", f"another process is training in {self.folder}; wait for it"):
+            for left in self.folder.glob(".*.part"):  # by a process that was killed while it replaced a file
+                left.unlink(missing_ok=True)
             yield
 
 
@@ -192,6 +257,23 @@ def locked(path: Path, refusal: str) -> Iterator[None]:
         except OSError as error:
             raise ValueError(refusal) from error
         yield
+
+
+def _entry(line: bytes) -> Entry | None:
+    """Return a line of a log, or None if it is damaged."""
+    try:
+        entry = json.loads(line)
+        return entry if _is_entry(entry) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_entry(entry: Any) -> bool:
+    return (
+        isinstance(entry, dict)
+        and type(entry.get("epoch")) is int
+        and all(isinstance(entry.get(name), int | float) for name in LOGGED)
+    )
 
 
 def runs_in(folder: str | os.PathLike[str]) -> list[Run]:

@@ -1,5 +1,6 @@
 """The server takes so much and no more, forgets who leaves, and survives its own processes."""
 
+import io
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 import requests
+import soundfile
 from tests.app.web.serving import framed, serving, tone, wav
 
 
@@ -55,6 +57,24 @@ def test_what_is_too_large_is_refused_before_it_is_read(small):
 def test_what_does_not_say_how_large_it_is_is_refused_too(small):
     answer = small.post("restore", (bytes(1 << 16) for _ in range(17)))
     assert answer.status_code == 413
+
+
+def test_many_who_claim_gigabytes_are_refused_at_once(small):
+    connections = [begun(small, length=8 << 30) for _ in range(30)]
+    for connection in connections:
+        with closing(connection):
+            connection.settimeout(20)
+            assert connection.recv(1000).startswith(b"HTTP/1.1 413")
+    assert small.files() == []
+
+
+def test_an_hour_of_silence_in_a_small_file_is_refused(small):
+    stream = io.BytesIO()
+    soundfile.write(stream, np.zeros(3600 * 8000, np.int16), 8000, format="FLAC", subtype="PCM_16")
+    assert len(stream.getvalue()) < 1 << 18
+    answer = small.post("explore", stream.getvalue())
+    assert answer.status_code == 413
+    assert answer.json()["detail"] == "The sound is longer than 2 s; send a stretch of it."
 
 
 def test_what_is_too_long_is_refused(small):

@@ -1,0 +1,69 @@
+"""What a study found, as files beside its runs: Table 2 as JSON, an example as tensors."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+
+from pdrn.audio.placing import whole_or_gone
+from pdrn.audio.system import printable
+from pdrn.nets.tensors import digest, opened, require_undamaged
+from pdrn.study.tables import Setting
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+FACTS_KEY = "pdrn example"
+
+
+def save_study(out: str | os.PathLike[str], setting: Setting, found: dict[str, Any]) -> None:
+    """Keep what was measured about a setting, beside what is there already."""
+    path = Path(out) / f"study-{setting.name}.json"
+    contents = load_study(path) | {"setting": dataclasses.asdict(setting)} | found
+    contents = json.loads(json.dumps(contents))  # as it is read again
+    contents["sha256"] = digest(contents)
+    with whole_or_gone(path, overwrite=True) as stream:
+        stream.write(json.dumps(contents, indent=1).encode())
+
+
+def load_study(path: Path) -> dict[str, Any]:
+    """Return what was measured about a setting, nothing if that was not done yet."""
+    if not path.exists():
+        return {}
+    try:
+        contents: dict[str, Any] = json.loads(path.read_bytes())
+        if not isinstance(contents, dict):
+            raise ValueError("it is no table")
+        require_undamaged(contents)
+        return contents
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _damaged(path, error) from error
+
+
+def save_example(out: str | os.PathLike[str], setting: Setting, arrays: Arrays) -> None:
+    """Keep an example, for the figures."""
+    facts = {"sha256": digest({}, arrays)}
+    with whole_or_gone(Path(out) / f"study-{setting.name}.safetensors", overwrite=True) as stream:
+        stream.write(safetensors.numpy.save(arrays, {FACTS_KEY: json.dumps(facts)}))
+
+
+def load_example(path: Path) -> Arrays | None:
+    """Return the example, None if there is none yet."""
+    if not path.exists():
+        return None
+    try:
+        with opened(path) as file:
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+            require_undamaged(json.loads((file.metadata() or {}).get(FACTS_KEY, "{}")), arrays)
+        return arrays
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> ValueError:
+    return ValueError(f"{path} cannot be read ({printable(error)}); remove it and give pdrn reproduce again")

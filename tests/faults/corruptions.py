@@ -1,0 +1,198 @@
+"""Damage the files of a study and of networks at random: each has to be refused in one sentence, or harmless.
+
+    python -m tests.faults.corruptions FOLDER FIRST COUNT TARGET...
+
+is one batch, in a process of its own, for `corrupt` below: so a crash, a hang or a use of too much memory
+ends the batch and is reported with the number of the input, which is enough to make it again. Counted are
+
+
+    refused     one sentence, of ValueError or OSError
+    harmless    the same result as of the undamaged file
+    unnoticed   another result
+"""
+
+import json
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from tests.faults.kills import CONFIG, sounds, timeless
+from tests.fuzz import fuzz_files
+
+from pdrn.audio.corpus import Corpus
+from pdrn.nets import ConvolutionalMap, Network, PrimalDual
+from pdrn.nets import checkpoint as network_files
+from pdrn.nets.checkpoint import Provenance
+from pdrn.restoring.trained import model_of
+from pdrn.study.config import load
+from pdrn.study.findings import load_example, load_study, save_example, save_study
+from pdrn.study.reproduce import example, table_2
+from pdrn.study.runs import Run, runs_in
+from pdrn.study.tables import Setting
+from pdrn.study.train import train
+
+MEMORY_BYTES = 4 << 30
+HANG_SECONDS = 20
+"""Of processor time: a busy machine makes nothing hang."""
+BATCH = 500
+
+DAMAGES = [
+    fuzz_files.flip_bit,
+    fuzz_files.flip_bit,
+    fuzz_files.flip_bytes,
+    fuzz_files.zero_block,
+    fuzz_files.repeat_block,
+    fuzz_files.cut_off,
+    fuzz_files.damage_header,
+    fuzz_files.put_extreme_number,
+    fuzz_files.remove_piece,
+    fuzz_files.insert_piece,
+]
+
+
+def prepare(folder: Path) -> None:
+    """Make what is going to be damaged: a run, what a study found, and a network."""
+    (folder / "corpus").mkdir()
+    sounds(folder / "corpus", 12, 0.1)
+    (folder / "tiny.toml").write_text(CONFIG)
+    corpus = Corpus.scan(folder / "corpus")
+    train(load(folder / "tiny.toml"), corpus, folder / "runs", threads=1)
+    setting = Setting("modern", 5, 64, "corpus", corpus.checksum)
+    save_study(folder, setting, {"table2": table_2(setting, {}, corpus)})
+    save_example(folder, setting, example(setting, {}, corpus))
+    plan = PrimalDual(ConvolutionalMap(channels=8, window=16, hop=8), 2, "gain")
+    meaning = Provenance(unit="cell", sample_rate_hz=16000)
+    network_files.save(folder / "model.safetensors", Network.started(plan), meaning)
+
+
+@cache
+def scanned(folder: Path) -> Corpus:
+    return Corpus.scan(folder / "corpus")
+
+
+def resumed(folder: Path) -> object:
+    """Go on with a run that lacks but the last step, writing the network at the end."""
+    run = train(load(folder / "tiny.toml"), scanned(folder), folder / "runs", threads=1)
+    return weights_in(run.folder / "last.safetensors"), [timeless(entry) for entry in run.whole_log()]
+
+
+def weights_in(path: Path) -> dict[str, bytes]:
+    return {name: part.tobytes() for name, part in network_files.load(path)[0].weights.items()}
+
+
+def used(path: Path) -> dict[str, bytes]:
+    """Restore by a network, whose result has to lie in the cells, whatever it is."""
+    network = network_files.load(path)[0]
+    lower = np.floor(8 * np.sin(np.arange(640).reshape(10, 64))) / 8
+    restored = network(lower, lower + 0.125)
+    assert ((lower <= restored) & (restored <= lower + 0.125)).all(), "outside of the cells"
+    return weights_in(path)
+
+
+def restoring(path: Path) -> dict[str, bytes]:
+    model_of.cache_clear()
+    model_of(path).method(16000, 0.125)
+    return used(path)
+
+
+def run_in(folder: Path) -> Run:
+    return runs_in(folder / "runs")[0]
+
+
+def study_in(folder: Path, suffix: str) -> Path:
+    return next(folder.glob(f"study-*.{suffix}"))
+
+
+TARGETS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], object]]] = {
+    "training state": (lambda folder: run_in(folder).folder / "state.safetensors", resumed),
+    "run.json": (lambda folder: run_in(folder).folder / "run.json", resumed),
+    "log": (lambda folder: run_in(folder).folder / "log.jsonl", resumed),
+    "best network": (lambda folder: run_in(folder).best_path, lambda folder: used(run_in(folder).best_path)),
+    "study": (lambda folder: study_in(folder, "json"), lambda folder: load_study(study_in(folder, "json"))),
+    "example": (
+        lambda folder: study_in(folder, "safetensors"),
+        lambda folder: {
+            name: part.tobytes() for name, part in load_example(study_in(folder, "safetensors")).items()
+        },
+    ),
+    "model": (
+        lambda folder: folder / "model.safetensors",
+        lambda folder: restoring(folder / "model.safetensors"),
+    ),
+}
+
+
+def damaged(content: bytes, number: int) -> bytes:
+    """Return the content with the damages of this number."""
+    generator = np.random.default_rng([number, 7643])
+    changed = bytearray(content)
+    for _ in range(int(generator.choice([1, 1, 2]))):
+        if changed:
+            DAMAGES[generator.integers(len(DAMAGES))](changed, generator)
+    return bytes(changed)
+
+
+def tried(folder: Path, target: str, first: int, count: int) -> Counter:
+    """Damage a target, and return what was counted; any other error ends it."""
+    file_of, result_of = TARGETS[target]
+    pristine, scratch, counts = folder / "pristine", folder / "scratch", Counter()
+    (run_in(pristine).folder / "last.safetensors").unlink(missing_ok=True)
+
+    def fresh() -> Path:
+        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.copytree(pristine, scratch)
+        return file_of(scratch)
+
+    path = fresh()
+    content, wanted = path.read_bytes(), result_of(scratch)
+    for number in range(first, first + count):
+        print(f"{target}: input {number}", file=sys.stderr, flush=True)
+        if result_of is resumed:  # which writes files too
+            fresh()
+        path.write_bytes(damaged(content, number))
+        signal.setitimer(signal.ITIMER_PROF, HANG_SECONDS)
+        try:
+            counts["harmless" if result_of(scratch) == wanted else "unnoticed"] += 1
+        except (ValueError, OSError) as error:
+            if not str(error).isprintable():  # which newlines are not either
+                raise RuntimeError(f"an error that is not one line of text: {error!r}") from error
+            counts["refused"] += 1
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    return counts
+
+
+def corrupt(folder: Path, targets: Iterable[str], count: int) -> Counter:
+    """Damage each of the targets so many times, in batches, and return what was counted."""
+    targets = list(targets)
+    counts = Counter(injected=0, refused=0, harmless=0, unnoticed=0, hangs=0, tracebacks=0)
+    for first in range(0, count, BATCH):
+        size = min(BATCH, count - first)
+        batch = [str(folder), str(first), str(size), *targets]
+        command = [sys.executable, "-m", "tests.faults.corruptions", *batch]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        counts["injected"] += size * len(targets)
+        if done.returncode == 0:
+            counts.update(json.loads(done.stdout))
+        else:
+            counts["hangs" if done.returncode == -signal.SIGPROF else "tracebacks"] += 1
+            print(f"a batch ended with {done.returncode}:\n{done.stderr[-2000:]}", file=sys.stderr)
+    return counts
+
+
+def main() -> None:
+    """Try one batch; print the outcomes as JSON, or end with the input that failed as the last one named."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    folder, first, count, *targets = sys.argv[1:]
+    batches = (tried(Path(folder), target, int(first), int(count)) for target in targets)
+    print(json.dumps(sum(batches, Counter())))
+
+
+if __name__ == "__main__":
+    main()
