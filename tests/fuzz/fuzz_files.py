@@ -4,8 +4,8 @@
 
 Small files of every format are damaged at random, read, copied block by block, turned into cells, asked for
 their quantizer, and a tenth of them read from standard input as well. Batches run in processes
-of their own, so that a crash, a hang of over ten seconds or a use of over 2 GB ends the batch and is
-reported with the number of the input, which is enough to make it again.
+of their own, so that a crash, over ten seconds of processor time, a hang of two minutes or a use of over 2 GB
+ends the batch and is reported with the number of the input, which is enough to make it again.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import io
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,7 +31,8 @@ from pdrn.audio.system import AudioError
 from pdrn.audio.writing import writer
 
 BATCH = 500
-HANG_SECONDS = 10
+CPU_SECONDS = 10
+HANG_SECONDS = 120
 MEMORY_BYTES = 2 << 30
 
 ORIGINALS = [
@@ -221,6 +223,7 @@ def check_standard_input(content, sound):
 def run_batch(first, count):
     """Try one batch; print the outcomes as JSON, or the number of the input that failed."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    faulthandler.register(signal.SIGPROF, chain=True)
     files = originals()
     counts = collections.Counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -231,12 +234,14 @@ def run_batch(first, count):
             file.write_bytes(content)
             print(f"input {index}", file=sys.stderr, flush=True)
             faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
+            signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
             sound = outcome(file, out)
             counts["read" if sound else "refused"] += 1
             if sound:
                 counts[check_cells(sound)] += 1
             if index % 10 == 0:
                 counts[check_standard_input(content, sound)] += 1
+            signal.setitimer(signal.ITIMER_PROF, 0)
             faulthandler.cancel_dump_traceback_later()
     print(json.dumps(counts))
 

@@ -10,6 +10,7 @@ from pdrn.study import comparison, entrants
 from pdrn.study.compared import comparisons, markdown
 from pdrn.study.comparison import Comparison, interval
 from pdrn.study.data import TrainingData
+from pdrn.study.findings import save_comparison
 from pdrn.study.report import write_report
 from pdrn.study.runs import run_for, runs_in
 from pdrn.study.train import train
@@ -83,9 +84,9 @@ def test_a_report_has_the_means_and_their_intervals(extrapolation, done, corpus)
     found = comparison.outcomes(extrapolation, corpus, done)
     asked = {"corpus": "speech", "corpus_sha256": corpus.checksum, "bits": 5, "frame_length": FRAME}
     known = {"asked": asked | {"epochs": 2}, "steps": extrapolation.steps}
-    comparison.keep(done, "extrapolation", known)
+    save_comparison(done, "extrapolation", known)
     assert comparisons(done) == {}  # it did not come to its end yet
-    comparison.keep(done, "extrapolation", known | {"outcomes": [dataclasses.asdict(each) for each in found]})
+    save_comparison(done, "extrapolation", known | {"outcomes": [dataclasses.asdict(each) for each in found]})
     rows = [line for line in markdown(done, "extrapolation").splitlines() if line.startswith("| dense")]
     assert len(rows) == len(found)
     mean, half = interval(found[0].dev_ratio)
@@ -97,7 +98,7 @@ def test_a_report_draws_extrapolation_and_does_not_list_its_runs_again(extrapola
     found = [dataclasses.asdict(each) for each in comparison.outcomes(extrapolation, corpus, done)]
     asked = {"corpus": "speech", "corpus_sha256": corpus.checksum, "bits": 5, "frame_length": FRAME}
     known = {"asked": asked | {"epochs": 2}, "runs": [run.name for run in runs_in(done)], "outcomes": found}
-    comparison.keep(done, "extrapolation", known)
+    save_comparison(done, "extrapolation", known)
     write_report(done, done / "report")
     text = (done / "report" / "report.md").read_text()
     assert "(extrapolation.png)" in text

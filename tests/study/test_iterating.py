@@ -12,6 +12,7 @@ from pdrn.study import comparison, entrants
 from pdrn.study.comparison import Comparison
 from pdrn.study.config import from_table
 from pdrn.study.data import Examples
+from pdrn.study.findings import save_comparison
 from pdrn.study.iterating import course, iterated
 from pdrn.study.learner import Learner
 from pdrn.study.report import write_report
@@ -65,7 +66,7 @@ def test_a_report_draws_what_happens_beyond_training(corpus, tmp_path):
     found = [iterated(each, corpus, tmp_path) for each in comparison.outcomes(contest, corpus, tmp_path)]
     asked = {"corpus": "speech", "corpus_sha256": corpus.checksum, "bits": 5, "frame_length": 16, "epochs": 2}
     outcomes = [dataclasses.asdict(each) for each in found]
-    comparison.keep(tmp_path, "iterating", {"asked": asked, "outcomes": outcomes})
+    save_comparison(tmp_path, "iterating", {"asked": asked, "outcomes": outcomes})
     write_report(tmp_path, tmp_path / "report")
     assert "remembered / MB" in (tmp_path / "report" / "report.md").read_text()
     assert (tmp_path / "report" / "iterating.png").stat().st_size > 10_000

@@ -324,7 +324,7 @@ def test_damaged_findings_are_named(runs, tmp_path, suffix):
     assert changed != whole
     for contents in (b"", b"[]", b"[" * 100_000, b"\xff", whole[:-9], changed):
         path.write_bytes(contents)
-        with pytest.raises(ValueError, match=f"{path} cannot be read .*; remove it and give pdrn reproduce"):
+        with pytest.raises(ValueError, match=f"{path} cannot be read .*; remove it and make it again"):
             findings_in(tmp_path)
 
 

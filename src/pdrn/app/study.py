@@ -41,6 +41,7 @@ def study(
     from pdrn.app.training import display
     from pdrn.study import comparison, entrants
     from pdrn.study.compared import markdown
+    from pdrn.study.findings import load_comparisons, save_comparison
     from pdrn.study.iterating import iterated
     from pdrn.study.machine import fastest_threads
     from pdrn.study.runs import run_for
@@ -62,13 +63,13 @@ def study(
         "frame_length": frame_length,
         "epochs": epochs,
     }
-    known = comparison.kept(out).get(what, {})
+    known = load_comparisons(out).get(what, {})
     if known.get("asked") != asked:
         equal = (epochs * batches,) * len(networks)
         timed = what == "neighbours"
         steps = comparison.in_equal_time(networks, index, epochs, threads) if timed else equal
         known = {"asked": asked, "steps": steps}
-        comparison.keep(out, what, known)
+        save_comparison(out, what, known)
     contest = comparison.Comparison(
         networks, tuple(known["steps"]), tuple(numbers(rates, float, "rates")), tuple(range(seeds))
     )
@@ -82,5 +83,5 @@ def study(
     if what == "iterating":
         found = [iterated(outcome, index, out) for outcome in found]
     names = [run_for(config, index.checksum, out).folder.name for _, config in runs]
-    comparison.keep(out, what, known | {"runs": names, "outcomes": [asdict(each) for each in found]})
+    save_comparison(out, what, known | {"runs": names, "outcomes": [asdict(each) for each in found]})
     print(markdown(out, what))

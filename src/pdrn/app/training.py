@@ -10,7 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from pdrn.study.runs import Entry, Run, processes_of
+from pdrn.study.log import Entry
+from pdrn.study.runs import Run, processes_of
 from pdrn.study.train import Watcher
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from pdrn.study import page
-from pdrn.study.comparison import interval, kept
+from pdrn.study.comparison import interval
+from pdrn.study.findings import load_comparisons
 from pdrn.study.page import Compared, Grid, Section
 
 TEXTS = {
@@ -24,7 +25,9 @@ TEXTS = {
 
 def comparisons(runs: str | os.PathLike[str]) -> dict[str, Section]:
     """Return a section about each comparison in a folder that came to its end."""
-    return {name: _section(name, found) for name, found in kept(runs).items() if found.get("outcomes")}
+    return {
+        name: _section(name, found) for name, found in load_comparisons(runs).items() if found.get("outcomes")
+    }
 
 
 def markdown(runs: str | os.PathLike[str], name: str) -> str:

@@ -7,19 +7,16 @@ set; where several seeds are, errors are means with an interval of 95 %.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pdrn.audio.corpus import Corpus
-from pdrn.audio.placing import whole_or_gone
 from pdrn.study.config import Budget, Config
 from pdrn.study.data import TrainingData
 from pdrn.study.evaluate import evaluate
@@ -160,19 +157,6 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     if count < 2:
         return mean, math.nan
     return mean, float(t.ppf(0.975, count - 1) * np.std(values, ddof=1) / math.sqrt(count))
-
-
-def keep(out: str | os.PathLike[str], name: str, contents: Mapping[str, Any]) -> None:
-    """Write what is known of a comparison."""
-    Path(out).mkdir(parents=True, exist_ok=True)
-    with whole_or_gone(Path(out) / f"comparison-{name}.json", overwrite=True) as stream:
-        stream.write(json.dumps(contents, indent=1).encode())
-
-
-def kept(out: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
-    """Return what is known of the comparisons in a folder, by name."""
-    paths = sorted(Path(out).glob("comparison-*.json"))
-    return {path.stem.removeprefix("comparison-"): json.loads(path.read_text()) for path in paths}
 
 
 def _dev_ratio(run: Run) -> float:

@@ -1,4 +1,4 @@
-"""What a study found, as files beside its runs: Table 2 as JSON, an example as tensors."""
+"""What a study found, as files beside its runs: tables as JSON, an example as tensors."""
 
 from __future__ import annotations
 
@@ -24,17 +24,34 @@ FACTS_KEY = "pdrn example"
 def save_study(out: str | os.PathLike[str], setting: Setting, found: dict[str, Any]) -> None:
     """Keep what was measured about a setting, beside what is there already."""
     path = Path(out) / f"study-{setting.name}.json"
-    contents = load_study(path) | {"setting": dataclasses.asdict(setting)} | found
+    _save_table(path, load_study(path) | {"setting": dataclasses.asdict(setting)} | found)
+
+
+def load_study(path: Path) -> dict[str, Any]:
+    """Return what was measured about a setting, nothing if that was not done yet."""
+    return _load_table(path) if path.exists() else {}
+
+
+def save_comparison(out: str | os.PathLike[str], name: str, found: dict[str, Any]) -> None:
+    """Keep what is known of a comparison."""
+    Path(out).mkdir(parents=True, exist_ok=True)
+    _save_table(Path(out) / f"comparison-{name}.json", found)
+
+
+def load_comparisons(out: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
+    """Return what is known of the comparisons in a folder, by name."""
+    paths = sorted(Path(out).glob("comparison-*.json"))
+    return {path.stem.removeprefix("comparison-"): _load_table(path) for path in paths}
+
+
+def _save_table(path: Path, contents: dict[str, Any]) -> None:
     contents = json.loads(json.dumps(contents))  # as it is read again
     contents["sha256"] = digest(contents)
     with whole_or_gone(path, overwrite=True) as stream:
         stream.write(json.dumps(contents, indent=1).encode())
 
 
-def load_study(path: Path) -> dict[str, Any]:
-    """Return what was measured about a setting, nothing if that was not done yet."""
-    if not path.exists():
-        return {}
+def _load_table(path: Path) -> dict[str, Any]:
     try:
         contents: dict[str, Any] = json.loads(path.read_bytes())
         if not isinstance(contents, dict):
@@ -66,4 +83,6 @@ def load_example(path: Path) -> Arrays | None:
 
 
 def _damaged(path: Path, error: Exception) -> ValueError:
-    return ValueError(f"{path} cannot be read ({printable(error)}); remove it and give pdrn reproduce again")
+    return ValueError(
+        f"{path} cannot be read ({printable(error)}); remove it and give the command that made it again"
+    )

@@ -16,8 +16,7 @@ from pdrn.audio.placing import whole_or_gone
 from pdrn.nets import Architecture
 from pdrn.study import page
 from pdrn.study.compared import comparisons
-from pdrn.study.comparison import kept
-from pdrn.study.findings import load_example, load_study
+from pdrn.study.findings import load_comparisons, load_example, load_study
 from pdrn.study.page import Compared, Grid, Picture, Section
 from pdrn.study.paper import KINDS, TABLE_1, TABLE_2
 from pdrn.study.runs import runs_in
@@ -57,7 +56,7 @@ def markdown(
 def _other_networks(runs: str | os.PathLike[str]) -> list[Section]:
     """Return a section about the networks that are not in Table 1, if there are any."""
     rows: list[list[str | Compared]] = []
-    compared = {name for each in kept(runs).values() for name in each.get("runs", ())}
+    compared = {name for each in load_comparisons(runs).values() for name in each.get("runs", ())}
     for result in others(run for run in runs_in(runs) if run.folder.name not in compared):
         record, best = result.run.record() or {}, result.best
         bits = result.config.data.bits
@@ -111,7 +110,7 @@ def write_report(runs: str | os.PathLike[str], out: str | os.PathLike[str]) -> P
     """Write report.md, report.html and the figures, and return the page's path."""
     folder, sections = Path(out), []
     found, rest = findings_in(runs), _other_networks(runs)
-    if not found and not rest and not kept(runs):
+    if not found and not rest and not load_comparisons(runs):
         raise ValueError(f"{runs} holds no finished run; make some with pdrn reproduce or pdrn train")
     folder.mkdir(parents=True, exist_ok=True)
     for each in found:
@@ -246,7 +245,7 @@ def _comparisons(runs: str | os.PathLike[str], folder: Path) -> list[Section]:
     sections = comparisons(runs)
     for name, (draw, caption) in drawn.items():
         if name in sections:
-            picture = _picture(folder, name, caption, draw(kept(runs)[name]["outcomes"]))
+            picture = _picture(folder, name, caption, draw(load_comparisons(runs)[name]["outcomes"]))
             told = sections[name]
             sections[name] = Section(told.title, told.text, [*told.parts, picture])
     return list(sections.values())

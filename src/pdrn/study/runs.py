@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +34,9 @@ from pdrn.nets import checkpoint as network_files
 from pdrn.nets.checkpoint import Provenance
 from pdrn.nets.tensors import digest, opened, require_undamaged
 from pdrn.study.config import Config, from_complete_table, run_name
+from pdrn.study.log import Entry, Log, has_all
 
 Tensors = dict[str, np.ndarray[Any, Any]]
-Entry = dict[str, Any]
-"""One line of a log."""
-
 STATE_KEY = "pdrn training"
 
 NOTED = (
@@ -54,18 +51,6 @@ NOTED = (
     "total_steps",
 )
 """What a record cannot be without."""
-
-LOGGED = (
-    "step",
-    "train_mse",
-    "dev_mse",
-    "dev_snr",
-    "dev_ratio",
-    "best_epoch",
-    "training_seconds",
-    "floor_fraction",
-)
-"""What a line of a log cannot be without, besides its epoch."""
 
 
 @dataclass(frozen=True)
@@ -130,18 +115,20 @@ class Run:
         with whole_or_gone(self.folder / "run.json", overwrite=True) as stream:
             stream.write(json.dumps(record, indent=1).encode())
 
+    @property
+    def _log(self) -> Log:
+        return Log(self.folder / "log.jsonl")
+
     def log(self) -> list[Entry]:
         """Return the epochs that the log has; a line that was cut off or damaged ends it."""
-        path = self.folder / "log.jsonl"
-        lines = path.read_bytes().splitlines() if path.exists() else []
-        return [entry for entry in takewhile(bool, map(_entry, lines)) if entry]
+        return self._log.entries()
 
     def whole_log(self) -> list[Entry]:
         """Return the log of a run that is done, refusing one that lacks epochs."""
         entries = self.log()
         last = network_files.describe(self.folder / "last.safetensors")[1]
         epochs = last.training["epoch"]
-        if [entry["epoch"] for entry in entries] != list(range(1, epochs + 1)):
+        if not has_all(entries, epochs):
             raise ValueError(
                 f"the log of {self.folder} has {len(entries)} of {epochs} epochs; "
                 "remove that folder to train it again"
@@ -150,40 +137,31 @@ class Run:
         if state.exists():
             with opened(state) as file:
                 facts = json.loads((file.metadata() or {}).get(STATE_KEY, "{}"))
-            if facts.get("log_sha256", (sha256 := self._log_sha256(epochs))) != sha256:
+            if facts.get("log_sha256", (sha256 := self._log.sha256(epochs))) != sha256:
                 raise ValueError(
                     f"some bits of the log of {self.folder} have changed; "
                     "remove that folder to train it again"
                 )
         return entries
 
-    def _log_sha256(self, epochs: int) -> str:
-        """Return a checksum of the log up to an epoch."""
-        path = self.folder / "log.jsonl"
-        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-        return hashlib.sha256(b"".join(lines[:epochs])).hexdigest()
-
     def forget_after(self, epoch: int) -> None:
         """Cut the log off after an epoch, refusing one that does not have all epochs until then."""
         kept = [entry for entry in self.log() if entry["epoch"] <= epoch]
-        if [entry["epoch"] for entry in kept] != list(range(1, epoch + 1)):
+        if not has_all(kept, epoch):
             raise ValueError(
                 f"{self.folder} has a state after epoch {epoch}, but a log of {len(kept)} epochs; "
                 "remove state.safetensors there to start this run again"
             )
-        with whole_or_gone(self.folder / "log.jsonl", overwrite=True) as stream:
-            stream.write("".join(json.dumps(entry) + "\n" for entry in kept).encode())
+        self._log.replace(kept)
 
     def append(self, entry: Entry) -> None:
         """Add an epoch to the log."""
-        with open(self.folder / "log.jsonl", "a", encoding="utf-8") as stream:
-            stream.write(json.dumps(entry) + "\n")
+        self._log.append(entry)
 
     def save_state(self, tensors: Tensors, facts: dict[str, Any]) -> None:
         """Write where training stands; what stood there before is replaced at once."""
-        with open(self.folder / "log.jsonl", "ab") as log:
-            os.fsync(log.fileno())  # the log is never behind the state
-        facts = {"run": self.name, "log_sha256": self._log_sha256(facts["epoch"])} | facts
+        self._log.sync()  # it is never behind the state
+        facts = {"run": self.name, "log_sha256": self._log.sha256(facts["epoch"])} | facts
         facts["sha256"] = digest(facts, tensors)
         contents = safetensors.numpy.save(tensors, {STATE_KEY: json.dumps(facts)})
         with whole_or_gone(self.folder / "state.safetensors", overwrite=True) as stream:
@@ -214,7 +192,7 @@ class Run:
         # States from before they were named have no name; after a shorter run they may still have its name.
         if (name := facts.get("run")) not in (None, self.name, begun_as):
             raise ValueError(f"{path} is of the run {name}; remove it to start this run again")
-        log_sha256 = self._log_sha256(facts["epoch"])
+        log_sha256 = self._log.sha256(facts["epoch"])
         if len(self.log()) >= facts["epoch"] and facts.get("log_sha256", log_sha256) != log_sha256:
             raise ValueError(
                 f"some bits of the log of {self.folder} have changed; "
@@ -257,23 +235,6 @@ def locked(path: Path, refusal: str) -> Iterator[None]:
         except OSError as error:
             raise ValueError(refusal) from error
         yield
-
-
-def _entry(line: bytes) -> Entry | None:
-    """Return a line of a log, or None if it is damaged."""
-    try:
-        entry = json.loads(line)
-        return entry if _is_entry(entry) else None
-    except (ValueError, RecursionError):
-        return None
-
-
-def _is_entry(entry: Any) -> bool:
-    return (
-        isinstance(entry, dict)
-        and type(entry.get("epoch")) is int
-        and all(isinstance(entry.get(name), int | float) for name in LOGGED)
-    )
 
 
 def runs_in(folder: str | os.PathLike[str]) -> list[Run]:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pdrn.nets import PrimalDual
 from pdrn.study import paper
 from pdrn.study.config import RECIPES, Config, from_table
+from pdrn.study.log import Entry
 from pdrn.study.paper import KINDS, MEMORY, Kind
-from pdrn.study.runs import Entry, Run
+from pdrn.study.runs import Run
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,10 @@ from pdrn.study.beginning import begun_or_going_on, check
 from pdrn.study.config import Config
 from pdrn.study.data import DevelopmentData, TrainingData
 from pdrn.study.learner import Learner, learning_rate
+from pdrn.study.log import Entry
 from pdrn.study.machine import repeatable
 from pdrn.study.processes import ALONE, Processes
-from pdrn.study.runs import Entry, Run, code_version, run_for
+from pdrn.study.runs import Run, code_version, run_for
 
 SECONDS_BETWEEN_STATES = 60.0
 """State is written after an epoch, but not more often than this: a kill costs a minute or an epoch."""
