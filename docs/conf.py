@@ -33,7 +33,10 @@ autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_default_options = {"members": True}
 autodoc_preserve_defaults = True
-autodoc_type_aliases = {name: name for name in ("Array", "Step", "FloatArray")}
+autodoc_type_aliases = {
+    name: name
+    for name in ("Array", "ArrayLike", "Codes", "DTypeLike", "FloatArray", "Progress", "Signals", "Source", "Step")
+}
 napoleon_google_docstring = False
 napoleon_use_ivar = True
 napoleon_use_param = False

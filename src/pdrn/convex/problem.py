@@ -72,8 +72,10 @@ class Problem:
 
     Attributes
     ----------
-    F, G
-        The functionals; the arrays that they hold carry the batch in their leading axes.
+    F
+        The functional of Kx; the arrays that it holds carry the batch in their leading axes.
+    G
+        The functional of x, likewise.
     K
         The operator, of shape ``(m, n)``.
     start
