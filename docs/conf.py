@@ -1,4 +1,4 @@
-"""How Sphinx builds the documentation: ``make site``. Nothing is fetched, neither by the build nor by a reader."""
+"""How Sphinx builds the documentation (``make site``). Nothing is fetched, by the build or by a reader."""
 
 import sys
 from importlib.metadata import version as installed_version
@@ -35,7 +35,17 @@ autodoc_default_options = {"members": True}
 autodoc_preserve_defaults = True
 autodoc_type_aliases = {
     name: name
-    for name in ("Array", "ArrayLike", "Codes", "DTypeLike", "FloatArray", "Progress", "Signals", "Source", "Step")
+    for name in (
+        "Array",
+        "ArrayLike",
+        "Codes",
+        "DTypeLike",
+        "FloatArray",
+        "Progress",
+        "Signals",
+        "Source",
+        "Step",
+    )
 }
 napoleon_google_docstring = False
 napoleon_use_ivar = True

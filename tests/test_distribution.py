@@ -46,7 +46,14 @@ def metadata(wheel):
 
 
 def test_the_source_has_what_tests_and_pages_need(source):
-    for name in ("tests/conftest.py", "tools/ship_model.py", "docs/conf.py", "constraints.txt", "Makefile", "LICENSE"):
+    for name in (
+        "tests/conftest.py",
+        "tools/ship_model.py",
+        "docs/conf.py",
+        "constraints.txt",
+        "Makefile",
+        "LICENSE",
+    ):
         assert (source / name).is_file(), name
 
 
@@ -54,7 +61,15 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert all(re.match(r"pdrn/|pdrn-[\d.]+\.dist-info/", name) for name in names)
     package = ROOT / "src/pdrn"
-    for pattern in ("py.typed", "**/*.safetensors", "**/*.md", "**/SHA256SUMS", "**/*.flac", "**/*.toml", "**/static/*"):
+    for pattern in (
+        "py.typed",
+        "**/*.safetensors",
+        "**/*.md",
+        "**/SHA256SUMS",
+        "**/*.flac",
+        "**/*.toml",
+        "**/static/*",
+    ):
         for path in package.glob(pattern):
             assert f"pdrn/{path.relative_to(package)}" in names
     assert wheel.stat().st_size < LARGEST_WHEEL
@@ -69,7 +84,12 @@ def test_the_wheel_restores_alone(wheel, tmp_path):
     )
     environment = os.environ | {"PYTHONPATH": str(tmp_path / "installed")}
     ended = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert str(tmp_path) in ended.stdout
 

@@ -119,8 +119,8 @@ def drawing() -> str:
             f'font-family="system-ui, sans-serif" font-size="13" fill="{WORDS}">',
             f"<title>{BITS}-bit speech, restored inside its cells</title>",
             f'<rect width="{WIDTH}" height="{HEIGHT}" rx="8" fill="white"/>',
-            f'<text x="{LEFT}" y="30" font-size="16" font-weight="600">{BITS}-bit speech, restored inside its '
-            "cells</text>",
+            f'<text x="{LEFT}" y="30" font-size="16" font-weight="600">{BITS}-bit speech, restored '
+            "inside its cells</text>",
             *frame.boxes(cells, border=0),
             frame.stairs(cells.centre),
             frame.curve(samples, ORIGINAL, 1.6),

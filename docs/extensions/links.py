@@ -1,7 +1,7 @@
 """Links that leave docs/, and pages that are files of other folders.
 
-Pages link to files of the repository by their paths, as whoever reads them there needs it. On the site a link to a
-page goes to that page, one to another file hands it out, and of one to a folder the text is left.
+Pages link to files of the repository by their paths, as whoever reads them there needs it. On the site a link
+to a page goes to that page, one to another file hands it out, and of one to a folder the text is left.
 """
 
 import os

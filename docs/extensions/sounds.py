@@ -1,4 +1,4 @@
-"""The directive ``sounds``: the package's own speech, quantized and restored while the site is built, to be heard."""
+"""The directive ``sounds``: the package's own speech, quantized and restored while the site is built."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -65,7 +65,9 @@ class Sounds(Directive):
             for heard in made(folder)
         )
         head = "<tr><th>sound</th><th>SNR</th><th></th></tr>"
-        table = f'<table class="sounds docutils align-default"><thead>{head}</thead><tbody>{rows}</tbody></table>'
+        table = (
+            f'<table class="sounds docutils align-default"><thead>{head}</thead><tbody>{rows}</tbody></table>'
+        )
         return [nodes.raw("", f'<div class="table-wrapper">{table}</div>', format="html")]
 
 
