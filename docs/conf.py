@@ -22,7 +22,7 @@ extensions = [
 ]
 exclude_patterns = ["extensions"]
 
-myst_enable_extensions = ["dollarmath", "deflist", "colon_fence"]
+myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 
 # The table of contents has room for pages that a checkout may not have.
