@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo page test lint docs bench fuzz faults clean
+.PHONY: demo page test lint docs site dist bench fuzz faults clean
 
 demo: $(VENV)/.core
 	$(BIN)/pdrn demo
@@ -22,6 +22,15 @@ lint: $(VENV)/.dev
 
 docs: $(VENV)/.core
 	$(BIN)/python tools/make_cli_docs.py > docs/cli.md
+
+site: $(VENV)/.site
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -n -q -d build/site-doctrees docs build/site
+	@echo 'Open build/site/index.html'
+
+dist: $(VENV)-dist/.dist
+	rm -rf dist
+	$(VENV)-dist/bin/python -m build
+	$(VENV)-dist/bin/twine check --strict dist/*
 
 bench: $(VENV)-bench/.bench
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(VENV)-bench/bin/python -m benchmarks
@@ -44,10 +53,14 @@ $(VENV)/.page: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/pip install -q -c constraints.txt -e '.[serve]'
 	touch $@ $(VENV)/.core
 
+$(VENV)/.site: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/pip install -q -c constraints.txt -e '.[docs]'
+	touch $@ $(VENV)/.core
+
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/pip install -q -c constraints.txt -e '.[dev,train,onnx]'
+	$(BIN)/pip install -q -c constraints.txt -e '.[dev,docs,train,onnx]'
 	$(BIN)/pip install -q -c constraints.txt -e '.[metrics]' || echo 'no PESQ (it wants a C compiler): its tests are skipped'
-	touch $@ $(VENV)/.core $(VENV)/.page
+	touch $@ $(VENV)/.core $(VENV)/.page $(VENV)/.site
 
 # The peers have an environment of their own: one of them brings a pytest plugin that breaks pytest.
 $(VENV)-bench/.bench: pyproject.toml constraints.txt
@@ -55,5 +68,10 @@ $(VENV)-bench/.bench: pyproject.toml constraints.txt
 	$(VENV)-bench/bin/pip install -q -c constraints.txt -e '.[train,bench]'
 	touch $@
 
+$(VENV)-dist/.dist: constraints.txt
+	$(PYTHON) -m venv $(VENV)-dist
+	$(VENV)-dist/bin/pip install -q -c constraints.txt build twine
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV)-bench build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-bench $(VENV)-dist build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

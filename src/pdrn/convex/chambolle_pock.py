@@ -36,7 +36,7 @@ MOST_NUDGES = 8
 
 
 def step_sizes(K: Operator, ratio: Step = 1.0) -> tuple[Step, Step]:
-    """Return the longest steps (sigma, tau) with sigma / tau = ratio and sigma tau |K|^2 <= 1.
+    """Return the longest steps (sigma, tau) with sigma / tau = ratio and ``sigma tau |K|^2 <= 1``.
 
     The ratio is a number or one per problem, shape ``(..., 1)``, and so are the steps.
 
@@ -48,7 +48,7 @@ def step_sizes(K: Operator, ratio: Step = 1.0) -> tuple[Step, Step]:
 
 
 def steps_of_weight(K: Operator, weight: Step) -> tuple[Step, Step]:
-    """Return the longest steps (sigma, tau) with sigma / tau = weight^2 and sigma tau |K|^2 <= 1."""
+    """Return the longest steps (sigma, tau) with sigma / tau = weight^2 and ``sigma tau |K|^2 <= 1``."""
     norm = K.norm or 1.0
     sigma, tau = weight / norm, 1 / (weight * norm)
     for _ in range(MOST_NUDGES):
@@ -87,7 +87,7 @@ class ChambollePock:
     """Algorithm (1.2) with fixed steps sigma and tau and extrapolation theta.
 
     A step that is not given is derived from the operator's norm, and, with neither given, their ratio from
-    the problem's weight. Steps with sigma tau |K|^2 > 1 are used as they are, with a warning.
+    the problem's weight. Steps with ``sigma tau |K|^2 > 1`` are used as they are, with a warning.
     """
 
     sigma: float | None = None

@@ -81,7 +81,7 @@ class Operator(ABC):
 
     @cached_property
     def injectivity(self) -> float:
-        """A number c with |K x| >= c |x| for every x, 0 where none is known."""
+        """A number c with ``|K x| >= c |x|`` for every x, 0 where none is known."""
         return 1.0 if self.isometric else 0.0
 
     def __rmul__(self, factor: float) -> Operator:

@@ -72,8 +72,10 @@ class Problem:
 
     Attributes
     ----------
-    F, G
-        The functionals; the arrays that they hold carry the batch in their leading axes.
+    F
+        The functional of Kx; the arrays that it holds carry the batch in their leading axes.
+    G
+        The functional of x, likewise.
     K
         The operator, of shape ``(m, n)``.
     start
@@ -83,7 +85,7 @@ class Problem:
         The size of dual moves in units of primal moves: sigma / tau = weight**2 is a good ratio of steps. A
         number or one per problem, shape ``(..., 1)``.
     coercivity
-        Where known, a c with max_i |x_i| <= c F(Kx) for every x. It bounds the solution, and so keeps the
+        Where known, a c with ``max_i |x_i| <= c F(Kx)`` for every x. It bounds the solution, and so keeps the
         dual value finite where G leaves coordinates unbounded.
     """
 
@@ -189,7 +191,7 @@ class Problem:
 
 
 def dequantization(lower: Array, upper: Array, K: Operator, weight: Array = 1.0) -> Problem:
-    """Find the signal in its cells whose coefficients are sparsest: min |w Kx|_1 with lower <= x <= upper.
+    """Find the signal in its cells with the sparsest coefficients: ``min |w Kx|_1``, ``lower <= x <= upper``.
 
     This is problem (3.2) in the variable x + q. A quantized sample gives the cell [lower, upper], a clipped
     one has an infinite bound, a missing one two.

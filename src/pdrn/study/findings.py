@@ -83,6 +83,4 @@ def load_example(path: Path) -> Arrays | None:
 
 
 def _damaged(path: Path, error: Exception) -> ValueError:
-    return ValueError(
-        f"{path} cannot be read ({printable(error)}); remove it and give the command that made it again"
-    )
+    return ValueError(f"{path} cannot be read ({printable(error)}); remove it and make it again")
