@@ -249,7 +249,7 @@ def test_standard_input_and_output_are_pipes(tmp_path):
         ("a.wav", {"samples": [0.5j]}, "samples need real numbers, got complex128"),
         ("a.wav", {"samples": ["0.5"]}, "samples need real numbers, got <U3"),
         ("a" * 300 + ".wav", {}, "cannot be written: File name too long; choose another place"),
-        ("a\0.wav", {}, "cannot be written: embedded null byte"),
+        ("a\0.wav", {}, "cannot be written: .*embedded null"),
         ("absent/a.wav", {}, "cannot be written: No such file"),
         (".", {"format": "WAV"}, "is not a file; name one, or - for standard output"),
     ],
