@@ -5,7 +5,8 @@ Every frame is a problem of its own: the signal in its cells whose cosine coeffi
     min |w K x|_1   with   lo <= x <= hi,
 
 solved only so far as it helps. The weights w spare coefficients that stand out of the quantization error,
-and where most do, as in noise, steps are short; `tuning` says how long they are otherwise. Each sample is the
+and where most do, as in noise, steps are short; `tuning` says how long they are otherwise. Where samples are
+missing or were cut off, the weights follow what was restored, round after round. Each sample is the
 mean of its values in all frames that hold it, weighted by a window, and so lies in its cell as they all do.
 """
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from pdrn.audio.cells import Cells, FloatArray
 from pdrn.audio.frames import cut, join
-from pdrn.convex import DCT, ChambollePock, dequantization, solve
+from pdrn.convex import DCT, ChambollePock, Problem, dequantization, solve
 from pdrn.restoring.tuning import tuned_pace
 
 FRAME_SECONDS = 0.032
@@ -42,9 +43,12 @@ CLIPPED_SHARE = 0.02
 CLIPPED_LOUDNESS = 8.0
 """A frame is clipped if more than this share of its cells is open-ended, and its level so many radii."""
 
-DAMAGE_SCALE = 0.2
-DAMAGE_PATIENCE = 5
-"""Damaged frames: what stands out, in units of the level, and how many times more iterations they get."""
+DAMAGE_ROUNDS = 4
+DAMAGE_SCALE, FINER = 0.3, 0.4
+DAMAGE_PACE = 3.0
+DAMAGE_PATIENCE = 2
+"""Damaged frames are solved so often, each time with weights by what came of it before: what stands out, in
+units of the level, and how much less each time; the steps, in these units; how many times more iterations."""
 
 _GRAIN = 64  # frame lengths are multiples: quick to transform, and whole hops
 _LONGEST_FRAME = 16384
@@ -135,21 +139,29 @@ class OverlappedChambollePock:
         damaged = _damaged(lo, hi, error, level)
         loudness = np.log2(np.maximum(level, _FAINT) / np.maximum(error, _FAINT))
         quantized = ~damaged & (error > _FAINT) & (loudness < LOUDEST)
-        scale = np.where(damaged, DAMAGE_SCALE * level, error)
-        steps = np.where(damaged, level, error * self.pace(loudness))
         restored = centre.copy()
-        for rows, caution, patience in (
-            (np.flatnonzero(quantized), CAUTION, 1),
-            (np.flatnonzero(damaged), 0, DAMAGE_PATIENCE),
-        ):
-            if rows.size:
-                K = DCT(self.frame_length)
-                weight = _weights(K.apply(centre[rows]), scale[rows, None])
-                tau = np.maximum(steps[rows] * weight.mean(-1) ** caution, _SHORTEST_STEP)
-                problem = dequantization(lo[rows], hi[rows], K, weight)
-                problem = replace(problem, weight=1 / tau[:, None].astype(np.float32))
-                restored[rows] = solve(problem, ChambollePock(), iterations=patience * self.iterations).x
+        if (rows := np.flatnonzero(quantized)).size:
+            weight = _weights(self._K.apply(centre[rows]), error[rows, None])
+            steps = error[rows] * self.pace(loudness[rows]) * weight.mean(-1) ** CAUTION
+            problem = self._problem(lo[rows], hi[rows], weight, steps)
+            restored[rows] = solve(problem, ChambollePock(), iterations=self.iterations).x
+        if (rows := np.flatnonzero(damaged)).size:
+            for finer in FINER ** np.arange(DAMAGE_ROUNDS):
+                scale = np.float32(DAMAGE_SCALE * finer) * level[rows, None]
+                weight = _weights(self._K.apply(restored[rows]), scale)
+                problem = self._problem(lo[rows], hi[rows], weight, DAMAGE_PACE * level[rows])
+                many = DAMAGE_PATIENCE * self.iterations
+                restored[rows] = solve(problem, ChambollePock(), iterations=many, x0=restored[rows]).x
         return restored
+
+    @cached_property
+    def _K(self) -> DCT:
+        return DCT(self.frame_length)
+
+    def _problem(self, lo: FloatArray, hi: FloatArray, weight: FloatArray, steps: FloatArray) -> Problem:
+        problem = dequantization(lo, hi, self._K, weight)
+        inverse = 1 / np.maximum(steps[:, None], _SHORTEST_STEP).astype(np.float32)
+        return replace(problem, weight=inverse)
 
 
 def _damaged(lo: FloatArray, hi: FloatArray, error: FloatArray, level: FloatArray) -> NDArray[np.bool_]:
