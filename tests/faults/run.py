@@ -32,7 +32,7 @@ SHARE_OF_DAMAGE = {
     "model": 0.2,
 }
 SHARE_OF_SOUND = 0.3
-BAD = ("losses", "partial", "hangs", "tracebacks", "wrong_codes")
+BAD = ("losses", "partial", "unnoticed", "hangs", "tracebacks", "wrong_codes")
 
 
 def kill(count: int, seed: int, shown) -> list[Counter]:

@@ -44,8 +44,13 @@ def digest(description: Mapping[str, Any], tensors: Mapping[str, np.ndarray[Any,
 
 
 def require_undamaged(
-    description: Mapping[str, Any], tensors: Mapping[str, np.ndarray[Any, Any]] | None = None
+    description: Mapping[str, Any],
+    tensors: Mapping[str, np.ndarray[Any, Any]] | None = None,
+    *,
+    always: bool = False,
 ) -> None:
-    """Refuse what is not as it was written; files from before there were checksums are believed."""
+    """Refuse what is not as it was written; what has no checksum is believed, but where it always has one."""
+    if always and "sha256" not in description:
+        raise ValueError("its checksum is missing")
     if "sha256" in description and description["sha256"] != digest(description, tensors):
         raise ValueError("some of its bits have changed since it was written; get it again")

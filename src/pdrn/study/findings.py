@@ -56,7 +56,7 @@ def _load_table(path: Path) -> dict[str, Any]:
         contents: dict[str, Any] = json.loads(path.read_bytes())
         if not isinstance(contents, dict):
             raise ValueError("it is no table")
-        require_undamaged(contents)
+        require_undamaged(contents, always=True)
         return contents
     except (TypeError, ValueError, RecursionError) as error:
         raise _damaged(path, error) from error
@@ -76,7 +76,7 @@ def load_example(path: Path) -> Arrays | None:
     try:
         with opened(path) as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-            require_undamaged(json.loads((file.metadata() or {}).get(FACTS_KEY, "{}")), arrays)
+            require_undamaged(json.loads((file.metadata() or {}).get(FACTS_KEY, "{}")), arrays, always=True)
         return arrays
     except (TypeError, ValueError, RecursionError) as error:
         raise _damaged(path, error) from error
