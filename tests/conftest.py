@@ -1,6 +1,7 @@
 """What all tests share: steady examples, tiny networks, and the paper's corpus where it is at hand."""
 
 import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,9 @@ from pdrn.restoring import pretrained
 
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("steady")
+
+# What runs in the background ignores interrupts, and so would all that the tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -69,6 +69,15 @@ class Subtype(StrEnum):
     DOUBLE = "DOUBLE"
 
 
+EngineOption = Annotated[
+    EngineName, typer.Option(help="Processes of this machine, or the workers of a Ray (pdrn[ray]).")
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        help="The Ray cluster to join, or auto; one of this machine alone unless given.", metavar="HOST:PORT"
+    ),
+]
 Bits = Annotated[
     int | None,
     typer.Option(min=1, max=24, help="Bit depth: levels are 2/2^N apart, at the offset that they show."),

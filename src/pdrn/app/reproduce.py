@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from pdrn.app.options import CorpusFolder, EngineName, Hearing, RunsFolder
+from pdrn.app.options import Address, CorpusFolder, EngineName, EngineOption, Hearing, RunsFolder
 from pdrn.app.studying import names, numbers, require, scanned
 
 EXAMPLES = """\b
@@ -38,16 +38,8 @@ def reproduce(
     jobs: Annotated[
         int, typer.Option(min=1, help="Networks trained at the same time, by this machine alone.")
     ] = 1,
-    engine: Annotated[
-        EngineName, typer.Option(help="Processes of this machine, or the workers of a Ray (pdrn[ray]).")
-    ] = EngineName.local,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            help="The Ray cluster to join, or auto; one of this machine alone unless given.",
-            metavar="HOST:PORT",
-        ),
-    ] = None,
+    engine: EngineOption = EngineName.local,
+    address: Address = None,
     cpus_per_network: Annotated[
         float | None,
         typer.Option(

@@ -7,12 +7,14 @@ from typing import Annotated
 import typer
 
 from pdrn.app.options import (
+    Address,
     Bits,
     ClipAt,
     Converter,
     ConverterOption,
     Encoding,
     EngineName,
+    EngineOption,
     LawOption,
     Method,
     Overwrite,
@@ -96,16 +98,8 @@ def restore(
             help="Note what is done in this file; what it proves to be done is left out.", metavar="FILE"
         ),
     ] = None,
-    engine: Annotated[
-        EngineName, typer.Option(help="Processes of this machine, or the workers of a Ray (pdrn[ray]).")
-    ] = EngineName.local,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            help="The Ray cluster to join, or auto; one of this machine alone unless given.",
-            metavar="HOST:PORT",
-        ),
-    ] = None,
+    engine: EngineOption = EngineName.local,
+    address: Address = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object per file.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
     raw: Annotated[

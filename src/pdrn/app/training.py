@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pdrn.study.log import Entry
 from pdrn.study.runs import Run, processes_of
-from pdrn.study.train import Watcher
+from pdrn.study.train import Relay, Watcher
 
 
 class Display(Watcher):
@@ -61,7 +61,7 @@ class Display(Watcher):
             self.progress.console.print(f"{figures}  {clock(left)} left", soft_wrap=True)
 
 
-class Board(Watcher):
+class Board(Relay):
     """Hands the log on to TensorBoard, and everything to another watcher."""
 
     def __init__(self, other: Watcher) -> None:
@@ -71,20 +71,15 @@ class Board(Watcher):
             raise ValueError(
                 "TensorBoard is not installed; leave out --tensorboard, or pip install tensorboard"
             ) from error
-        self.other, self.writer = other, SummaryWriter
+        super().__init__(other)
+        self.writer = SummaryWriter
 
     def begin(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
-        self.other.begin(run, record, first_epoch)
+        super().begin(run, record, first_epoch)
         self.board = self.writer(str(run.folder / "tensorboard"), purge_step=first_epoch)
 
-    def note(self, sentence: str) -> None:
-        self.other.note(sentence)
-
-    def advance(self, step: int) -> None:
-        self.other.advance(step)
-
     def epoch(self, entry: Entry) -> None:
-        self.other.epoch(entry)
+        super().epoch(entry)
         for name, value in entry.items():
             if isinstance(value, int | float):
                 self.board.add_scalar(name, value, entry["epoch"])

@@ -24,7 +24,7 @@ from pdrn.audio.corpus import Corpus
 from pdrn.study.config import Config, as_table, from_complete_table, run_name
 from pdrn.study.log import Entry
 from pdrn.study.runs import Run, locked, run_for
-from pdrn.study.train import Diverged, Watcher, train
+from pdrn.study.train import Diverged, Relay, Watcher, train
 
 USUAL = ("optimiser.learning_rate=1e-4..3e-3,log", "loss.regularisation=1e-10..1e-6,log")
 USUAL_FROM_CHAMBOLLE_POCK = "start.sigma=0.5..20,log"
@@ -206,25 +206,20 @@ class _Hopeless(Exception):
     """A trial is not worth going on with."""
 
 
-class _Judge(Watcher):
+class _Judge(Relay):
     """Hands errors to Optuna, and ends what it finds hopeless; tells everything to another watcher."""
 
     def __init__(self, trial: Trial, other: Watcher) -> None:
-        self.trial, self.other = trial, other
+        super().__init__(other)
+        self.trial = trial
         self.reported = set(trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values)
 
     def begin(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
-        self.other.begin(run, record, first_epoch)
+        super().begin(run, record, first_epoch)
         self.grace = GRACE * record["total_steps"] / record["steps_per_epoch"]
 
-    def note(self, sentence: str) -> None:
-        self.other.note(sentence)
-
-    def advance(self, step: int) -> None:
-        self.other.advance(step)
-
     def epoch(self, entry: Entry) -> None:
-        self.other.epoch(entry)
+        super().epoch(entry)
         if entry["epoch"] not in self.reported:
             self.trial.report(entry["dev_ratio"], entry["epoch"])
         if entry["epoch"] > self.grace and self.trial.should_prune():

@@ -54,6 +54,25 @@ class Watcher:
         """Hear what is written to the log."""
 
 
+class Relay(Watcher):
+    """Hands everything on to another."""
+
+    def __init__(self, other: Watcher) -> None:
+        self.other = other
+
+    def begin(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
+        self.other.begin(run, record, first_epoch)
+
+    def note(self, sentence: str) -> None:
+        self.other.note(sentence)
+
+    def advance(self, step: int) -> None:
+        self.other.advance(step)
+
+    def epoch(self, entry: Entry) -> None:
+        self.other.epoch(entry)
+
+
 class Diverged(ValueError):
     """The weights of a run are not numbers any more."""
 
