@@ -17,8 +17,9 @@ from pdrn.restoring import pretrained
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("steady")
 
-# What runs in the background ignores interrupts, and so would all that the tests start and interrupt.
+# What runs in the background ignores interrupts and hang-ups, and so would all that the tests start and end.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import requests
+from tests.app.test_restore import wait_until
 from tests.app.web.serving import RATE, floats, framed, samples_of, tone, wav
 
 import pdrn
@@ -135,5 +136,5 @@ def test_the_sample_is_speech(server):
 def test_nothing_is_left(server):
     server.post("restore", wav(tone()), quantize_bits=4)
     server.post("restore", b"no sound")
-    assert server.files() == []
+    wait_until(lambda: server.files() == [])  # an answer is there before its files are gone
     assert [path.stat().st_mode & 0o777 for path in server.folder.iterdir()] == [0o700]
