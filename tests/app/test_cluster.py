@@ -4,18 +4,17 @@ import json
 import os
 import shutil
 import signal
-import socket
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.app.clusters import two_nodes
 from tests.app.running import pdrn, run, started
 from tests.app.test_restore import QUANTIZED, RATE, wait_until
 
 from pdrn.app.cluster import ATTEMPTS, across
-from pdrn.app.on_ray import SETTINGS, connected
+from pdrn.app.on_ray import connected
 from pdrn.audio.writing import write
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'pdrn[ray]'")
@@ -23,44 +22,10 @@ SLOW = ("--bits", 5, "--method", "cp", "--iterations", 8)
 """A third of a second per file, or more."""
 
 
-def small_node(cluster):
-    """Add a node of one CPU, without what nobody here looks at.
-
-    Where ports are named, Ray does not give up waiting for the processes that would choose them.
-    """
-    ports = (
-        "metrics_agent_port",
-        "metrics_export_port",
-        "dashboard_agent_listen_port",
-        "runtime_env_agent_port",
-    )
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in ports]
-        for each in sockets:
-            each.bind(("", 0))
-        free = [each.getsockname()[1] for each in sockets]
-    return cluster.add_node(
-        num_cpus=1,
-        object_store_memory=80 << 20,
-        include_dashboard=False,
-        include_log_monitor=False,
-        no_monitor=True,
-        **dict(zip(ports, free, strict=True)),
-    )
-
-
 @pytest.fixture(scope="module")
 def cluster():
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in SETTINGS.items():
-            patch.setenv(name, value)
-        from ray.cluster_utils import Cluster
-
-        cluster = Cluster()
-        small_node(cluster)
-        small_node(cluster)
+    with two_nodes() as cluster:
         yield cluster
-        cluster.shutdown()
 
 
 @pytest.fixture(scope="module")

@@ -480,3 +480,12 @@ def test_a_reader_that_went_away_is_named(folder):
     os.close(writing)
     assert done.returncode == 1
     assert done.stderr == "pdrn: standard output cannot be written: Broken pipe; name a file\n"
+
+
+def test_names_that_would_steer_the_terminal_are_written_out_in_the_summary_too(tmp_path):
+    for i in range(21):
+        (tmp_path / f"{i}\x1b[31m.wav").write_bytes(b"no sound")
+    result = pdrn("restore", tmp_path, "-o", tmp_path / "new", "--recursive")
+    assert result.returncode == 1
+    assert "failed: " in result.stderr
+    assert "\x1b" not in result.stderr

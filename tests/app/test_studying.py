@@ -187,3 +187,15 @@ def test_missing_extras_are_named(folder, tmp_path, monkeypatch):
     result = pdrn("reproduce", "all", "--corpus", folder, "--out", tmp_path)
     assert result.returncode == 1
     assert "this needs torch, which is not installed: pip install 'pdrn[train]'" in result.stderr
+
+
+def test_a_study_of_another_length_is_another_study(folder, tmp_path):
+    options = ("--frame-length", 16, "--depths", 2, "--epochs", 1, "--rates", "1e-3", "--threads", 1)
+    for batches in (1, 2):
+        done = pdrn(
+            "study", "iterating", "--corpus", folder, *options, "--batches", batches, "--out", tmp_path
+        )
+        assert done.returncode == 0, done.stderr
+        assert "remembered / MB" in done.stdout
+        assert {*json.loads((tmp_path / "comparison-iterating.json").read_text())["steps"]} == {batches}
+    assert len(runs_in(tmp_path)) == 2 * 5

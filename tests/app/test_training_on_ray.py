@@ -5,14 +5,14 @@ import threading
 
 import numpy as np
 import pytest
+from tests.app.clusters import two_nodes
 from tests.app.running import pdrn
-from tests.app.test_cluster import small_node
 from tests.app.test_studying import folder  # noqa: F401 (a fixture)
 from tests.study.test_reproduce import is_training, until
 from tests.study.test_train import weights_of
 
 from pdrn.app import training_on_ray
-from pdrn.app.on_ray import SETTINGS, connected
+from pdrn.app.on_ray import connected
 from pdrn.audio.corpus import Corpus
 from pdrn.study.reproduce import Study
 from pdrn.study.runs import Run, run_for, runs_in
@@ -23,17 +23,8 @@ OPTIONS = ("--epochs", 60, "--depths", 1, "--frame-length", 64, "--lambdas", "1e
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two machines with a CPU each, as far as Ray can tell."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in SETTINGS.items():
-            patch.setenv(name, value)
-        from ray.cluster_utils import Cluster
-
-        cluster = Cluster()
-        small_node(cluster)
-        cluster.second = small_node(cluster)
+    with two_nodes() as cluster:
         yield cluster
-        cluster.shutdown()
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import pytest
 
 from pdrn.nets import ConvolutionalMap, DenseMap, PrimalDual
 from pdrn.nets.related import LISTA
-from pdrn.study.config import Budget, as_table, from_table, load, names, run_name
+from pdrn.study.config import Budget, from_table, load, names, run_name
+from pdrn.study.tabular import as_table
 from pdrn.study.train import train
 
 DENSE = {"kind": "PrimalDual", "depth": 2, "map": {"kind": "DenseMap", "samples": 64}}

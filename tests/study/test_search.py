@@ -11,8 +11,9 @@ import pytest
 from tests.app.running import pdrn
 from tests.study.test_train import config
 
-from pdrn.study.config import as_toml, load, names, run_name
+from pdrn.study.config import load, names, run_name
 from pdrn.study.runs import Run, runs_in
+from pdrn.study.tabular import as_toml
 from pdrn.study.train import Diverged, Watcher, train
 
 pytest.importorskip("optuna")

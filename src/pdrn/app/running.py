@@ -21,7 +21,6 @@ from pdrn.restoring.blockwise import Progress
 _CLEAR = "\r\x1b[K"
 """What empties the line that a terminal is at."""
 
-
 _MANY = 20
 """After more files than this, failures have gone out of sight, and are named again."""
 
@@ -71,7 +70,7 @@ def run_all(
                 print(printable(outcome), file=sys.stderr)
     if len(jobs) > 1 and not quiet and not json:
         if len(jobs) > _MANY and failed:
-            print(f"failed: {', '.join(failed)}", file=sys.stderr)
+            print(f"failed: {printable(', '.join(failed))}", file=sys.stderr)
         print(", ".join(f"{count} {status}" for status, count in counts.items()), file=sys.stderr)
     return not failed
 

@@ -45,7 +45,8 @@ def search(
 
     Every trial is a run that pdrn train and pdrn report find. Interrupted, the same command goes on.
     """
-    from pdrn.study.config import as_toml, load
+    from pdrn.study.config import load
+    from pdrn.study.tabular import as_toml
 
     require("torch", "train")
     require("optuna", "search")

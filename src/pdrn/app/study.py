@@ -25,7 +25,7 @@ def study(
     depths: Annotated[str, typer.Option(help="Numbers of layers, but for neighbours.")] = "2,5,10",
     rates: Annotated[
         str, typer.Option(help="Comma-separated learning rates: the best for each counts.")
-    ] = "3e-4,1e-3",
+    ] = "1e-4,3e-4,1e-3",
     seeds: Annotated[int, typer.Option(min=1, help="How many times, each from another seed.")] = 1,
     bits: Annotated[int, typer.Option(min=1, max=24, help="Bit depth of the quantizer.")] = 5,
     frame_length: Annotated[int, typer.Option(min=8, help="Samples of a frame.")] = 1024,
@@ -62,6 +62,7 @@ def study(
         "bits": bits,
         "frame_length": frame_length,
         "epochs": epochs,
+        "batches": batches,
     }
     known = load_comparisons(out).get(what, {})
     if known.get("asked") != asked:

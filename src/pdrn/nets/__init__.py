@@ -10,7 +10,7 @@ from pdrn.nets.architecture import Architecture
 from pdrn.nets.maps import ConvolutionalMap, DenseMap
 from pdrn.nets.network import Network
 from pdrn.nets.primal_dual import PrimalDual
-from pdrn.nets.unrolling import Unrolled
+from pdrn.nets.unrolled import Unrolled
 
 if TYPE_CHECKING:
     from pdrn.nets.unrolled_module import unroll

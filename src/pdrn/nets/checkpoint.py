@@ -27,7 +27,8 @@ from pdrn.nets.network import Arrays, Network, Plan, check_weights
 from pdrn.nets.primal_dual import PrimalDual
 from pdrn.nets.related import LISTA, DeepPrimalDual, LearnedPrimalDual, ResidualNetwork
 from pdrn.nets.tensors import digest, opened, require_undamaged
-from pdrn.nets.unrolling import Unrolled, Unrolling
+from pdrn.nets.unrolled import Unrolled
+from pdrn.nets.unrolling import Unrolling
 
 FORMAT = 1
 """Raised when files of this version could not be read by the versions before."""

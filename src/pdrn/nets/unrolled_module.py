@@ -11,7 +11,8 @@ from pdrn.convex.arrays import map_arrays
 from pdrn.nets.architecture import Start
 from pdrn.nets.modules import PlannedModule
 from pdrn.nets.primal_dual import Learned, Memory, Tying
-from pdrn.nets.unrolling import Kernel, Unrolled, Unrolling, run, run_by_layer
+from pdrn.nets.unrolled import Unrolled, run, run_by_layer
+from pdrn.nets.unrolling import Kernel, Unrolling
 
 
 def unroll(

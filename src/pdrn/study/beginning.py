@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from pdrn.audio.corpus import Corpus
-from pdrn.study.config import Config, as_table
+from pdrn.study.config import Config
 from pdrn.study.data import TrainingData
 from pdrn.study.learner import Learner
 from pdrn.study.machine import fastest_threads, repeatable
 from pdrn.study.processes import Processes
 from pdrn.study.runs import Run, code_version, processes_of, shorter_run
+from pdrn.study.tabular import as_table
 
 
 def check(config: Config, corpus: Corpus, processes: Processes) -> None:

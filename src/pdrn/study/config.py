@@ -6,20 +6,19 @@ with all defaults, so that two runs share a folder exactly if they are the same 
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import math
 import os
 import tomllib
-import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
 from pdrn.nets import Architecture, PrimalDual
-from pdrn.nets.checkpoint import KINDS, Unit
+from pdrn.nets.checkpoint import Unit
+from pdrn.study.tabular import as_table, made, merged
 
 RECIPES: dict[str, dict[str, Any]] = {
     "paper": {"start": {"kind": "glorot"}},
@@ -198,33 +197,6 @@ def run_name(config: Config, corpus_sha256: str) -> str:
     return hashlib.sha256(described.encode()).hexdigest()[:16]
 
 
-def as_table(config: Any) -> Any:
-    """Return a configuration as what JSON and TOML can say; ``from_table`` reads it back."""
-    if isinstance(config, tuple):
-        return [as_table(part) for part in config]
-    if not dataclasses.is_dataclass(config) or isinstance(config, type):
-        return config
-    table = {part.name: as_table(getattr(config, part.name)) for part in dataclasses.fields(config)}
-    is_part_of_network = type(config).__name__ in KINDS
-    return {"kind": type(config).__name__} | table if is_part_of_network else table
-
-
-def as_toml(config: Config) -> str:
-    """Return a configuration as text that ``load`` reads, with everything said that has a default."""
-    table = as_table(config)
-    parts = {name: part for name, part in table.items() if isinstance(part, dict)}
-    lines = [f"{name} = {_toml(value)}" for name, value in table.items() if name not in parts]
-    for name, part in parts.items():
-        lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in part.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{name} = {_toml(part)}" for name, part in value.items()) + " }"
-    return json.dumps(value)
-
-
 def from_table(table: Mapping[str, Any]) -> Config:
     """Make a configuration of a table; what it leaves out is the recipe's, or the default."""
     recipe = table.get("recipe", "")
@@ -233,12 +205,12 @@ def from_table(table: Mapping[str, Any]) -> Config:
     base, budget = {"budget": {"epochs": EPOCHS}} | RECIPES.get(recipe, {}), table.get("budget")
     if isinstance(budget, Mapping) and budget.keys() & {"epochs", "steps", "seconds"}:
         del base["budget"]  # one of three is set: what the recipe sets would be a second
-    return from_complete_table(_merged(base, table))
+    return from_complete_table(merged(base, table))
 
 
 def from_complete_table(table: Mapping[str, Any]) -> Config:
     """Make a configuration of what ``as_table`` returned; a field that is newer than that has its default."""
-    config: Config = _made(Config, table, "the configuration")
+    config: Config = made(Config, table)
     return config
 
 
@@ -255,57 +227,6 @@ def load(path: str | os.PathLike[str]) -> Config:
             return from_table(tomllib.load(stream))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValueError) as error:
         raise ValueError(f"{os.fspath(path)} is no configuration: {error}") from error
-
-
-def _merged(base: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for name, value in table.items():
-        both = isinstance(value, Mapping) and isinstance(merged.get(name), Mapping)
-        merged[name] = _merged(merged[name], value) if both else value
-    return merged
-
-
-def _made(kind: Any, table: Any, place: str) -> Any:
-    """Make a value of a dataclass from a table, refusing keys that it does not have."""
-    if not isinstance(table, Mapping):
-        raise ValueError(f"{place} must be a table, got {table!r}")
-    if kind is Architecture or get_origin(kind) in (Union, types.UnionType):
-        wanted = get_args(kind) or (kind,)
-        names = [name for name, each in KINDS.items() if issubclass(each, wanted)]
-        named = table.get("kind")
-        if named not in names:
-            raise ValueError(f"{place}.kind must be one of {', '.join(names)}, got {named!r}")
-        kind, table = KINDS[named], {key: value for key, value in table.items() if key != "kind"}
-    fields = {part.name: part for part in dataclasses.fields(kind)}
-    if unknown := sorted(table.keys() - fields.keys()):
-        raise ValueError(f"{place} has no {unknown[0]!r}; there are {', '.join(fields)}")
-    required = [name for name, part in fields.items() if _is_required(part) and name not in table]
-    if required:
-        raise ValueError(f"{place} needs {', '.join(required)}")
-    hints = get_type_hints(kind)
-    place = "" if kind is Config else f"{place}."
-    return kind(**{key: _checked(hints[key], value, place + key) for key, value in table.items()})
-
-
-def _checked(kind: Any, value: Any, place: str) -> Any:
-    """Return a value as a field of this type, refusing any other."""
-    if get_origin(kind) is Literal:
-        if value not in get_args(kind):
-            raise ValueError(f"{place} must be one of {', '.join(get_args(kind))}, got {value!r}")
-        return value
-    if kind in (str, bool, int, float):
-        if type(value) is not kind and not (kind is float and type(value) is int):
-            words = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}
-            raise ValueError(f"{place} must be {words[kind]}, got {value!r}")
-        return kind(value)
-    if get_origin(kind) is tuple:
-        parts = value if isinstance(value, list | tuple) else [value]
-        return tuple(_checked(get_args(kind)[0], part, place) for part in parts)
-    return _made(kind, value, place)
-
-
-def _is_required(part: dataclasses.Field[Any]) -> bool:
-    return part.default is dataclasses.MISSING and part.default_factory is dataclasses.MISSING
 
 
 def _require(condition: bool, message: str) -> None:

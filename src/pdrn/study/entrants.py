@@ -10,7 +10,8 @@ from pdrn.nets.maps import Map
 from pdrn.nets.primal_dual import Learned, Memory
 from pdrn.nets.related import LISTA, DeepPrimalDual, LearnedPrimalDual, ResidualNetwork, recurrent_proximal
 from pdrn.study.comparison import Entrant
-from pdrn.study.config import Config, as_table, from_table
+from pdrn.study.config import Config, from_table
+from pdrn.study.tabular import as_table
 
 Table = Mapping[str, Any]
 

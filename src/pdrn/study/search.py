@@ -21,9 +21,10 @@ from optuna.trial import Trial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from pdrn.audio.corpus import Corpus
-from pdrn.study.config import Config, as_table, from_complete_table, run_name
+from pdrn.study.config import Config, from_complete_table, run_name
 from pdrn.study.log import Entry
 from pdrn.study.runs import Run, locked, run_for
+from pdrn.study.tabular import as_table
 from pdrn.study.train import Diverged, Relay, Watcher, train
 
 USUAL = ("optimiser.learning_rate=1e-4..3e-3,log", "loss.regularisation=1e-10..1e-6,log")
