@@ -27,8 +27,9 @@ from pdrn.convex import (
 )
 from pdrn.nets import DenseMap, Network, PrimalDual, unroll
 from pdrn.nets.checkpoint import Provenance, load, load_unrolled, save
+from pdrn.nets.unrolled import Unrolled
 from pdrn.nets.unrolled_module import UnrolledModule
-from pdrn.nets.unrolling import Unrolled, Unrolling
+from pdrn.nets.unrolling import Unrolling
 
 each_functional = pytest.mark.parametrize("name", FUNCTIONALS)
 each_operator = pytest.mark.parametrize("K", OPERATORS.values(), ids=OPERATORS)
