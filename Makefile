@@ -12,7 +12,7 @@ page: $(VENV)/.page
 	$(BIN)/pdrn serve
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

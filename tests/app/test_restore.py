@@ -310,10 +310,10 @@ def test_mistakes_get_one_sentence(folder, arguments, exit_code, reason):
     assert os.listdir(folder) == ["a.wav"]
 
 
-def wait_until(condition, seconds=30):
+def wait_until(condition, seconds=30, what=lambda: ""):
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, what()
         time.sleep(0.02)
 
 

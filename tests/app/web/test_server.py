@@ -136,5 +136,7 @@ def test_the_sample_is_speech(server):
 def test_nothing_is_left(server):
     server.post("restore", wav(tone()), quantize_bits=4)
     server.post("restore", b"no sound")
-    wait_until(lambda: server.files() == [])  # an answer is there before its files are gone
+    wait_until(
+        lambda: server.files() == [], what=server.files
+    )  # an answer is there before its files are gone
     assert [path.stat().st_mode & 0o777 for path in server.folder.iterdir()] == [0o700]

@@ -7,6 +7,7 @@ import time
 import traceback
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Protocol
 
 from pdrn.app.web.limits import Refusal, sentence
@@ -23,6 +24,11 @@ _REPORT_SECONDS = 0.1
 
 class Task(Protocol):
     """Work for a process: it travels there, and its facts travel back."""
+
+    @property
+    def folder(self) -> Path:
+        """Where it finds and leaves what is large."""
+        ...
 
     def run(self, report: Report) -> Facts:
         """Do it, and report which share is done."""

@@ -9,7 +9,7 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -126,13 +126,13 @@ class Workshop:
             ) from error
         finally:
             if not settled:
-                settling = asyncio.create_task(self._settle(worker))
+                settling = asyncio.create_task(self._settle(worker, task))
                 self._settling.add(settling)
                 settling.add_done_callback(self._settling.discard)
 
-    async def _settle(self, worker: Worker) -> None:
+    async def _settle(self, worker: Worker, task: Task) -> None:
         """Stop what a process is at; replace it where it does not hear."""
-        with suppress(EOFError, OSError, TimeoutError):
+        try:
             await worker.awake()
             if worker.is_busy:
                 worker.stop()
@@ -140,10 +140,12 @@ class Workshop:
                 while worker.is_busy:
                     await worker.answer()
             self._free.put_nowait(worker)
-            return
-        self._workers.discard(worker)
-        worker.end()
-        self._employ()
+        except (EOFError, OSError, TimeoutError):
+            self._workers.discard(worker)
+            worker.end()
+            self._employ()
+        # Until now it may have written where its place had been removed.
+        shutil.rmtree(task.folder, ignore_errors=True)
 
     def _employ(self) -> None:
         worker = Worker()
