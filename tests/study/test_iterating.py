@@ -94,7 +94,7 @@ def test_truncated_gradients_are_those_of_the_last_layers_alone():
     next(activations)
     before = next(activations)
     detached = type(before)(*(getattr(before, name).detach() for name in ("x", "y", "x_bar")))
-    block = plan.blocks(weights)[2]
+    block = plan.block(2, weights, plan.map)
     loss = (block(L1(), cells, detached).x - torch.tensor(signal)).square().mean()
     loss.backward()
     for name, part in learner.weights.items():

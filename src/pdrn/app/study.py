@@ -24,7 +24,8 @@ def study(
     epochs: Annotated[int, typer.Option(min=1, help="How long; of the first network for neighbours.")] = 12,
     depths: Annotated[str, typer.Option(help="Numbers of layers, but for neighbours.")] = "2,5,10",
     rates: Annotated[
-        str, typer.Option(help="Comma-separated learning rates: the best for each counts.")
+        str,
+        typer.Option(help="Comma-separated learning rates: the best for each counts, from the first seed."),
     ] = "1e-4,3e-4,1e-3",
     seeds: Annotated[int, typer.Option(min=1, help="How many times, each from another seed.")] = 1,
     bits: Annotated[int, typer.Option(min=1, max=24, help="Bit depth of the quantizer.")] = 5,
@@ -41,10 +42,10 @@ def study(
     from pdrn.app.training import display
     from pdrn.study import comparison, entrants
     from pdrn.study.compared import markdown
+    from pdrn.study.config import Config
     from pdrn.study.findings import load_comparisons, save_comparison
     from pdrn.study.iterating import iterated
     from pdrn.study.machine import fastest_threads
-    from pdrn.study.runs import run_for
     from pdrn.study.train import train
 
     index, threads = scanned(corpus), threads or fastest_threads()
@@ -74,15 +75,21 @@ def study(
     contest = comparison.Comparison(
         networks, tuple(known["steps"]), tuple(numbers(rates, float, "rates")), tuple(range(seeds))
     )
-    runs = contest.runs()
-    for number, (entrant, config) in enumerate(runs, 1):
-        rate = config.optimiser.learning_rate
-        title = f"{number}/{len(runs)}  {entrant.name}, learning rate {rate:g}, seed {config.seed}"
-        with display(title) as watcher:
-            train(config, index, out, threads=threads, watcher=watcher)
+    names = list[str]()
+
+    def train_all(runs: list[tuple[comparison.Entrant, Config]]) -> None:
+        for entrant, config in runs:
+            rate, number = config.optimiser.learning_rate, len(names) + 1
+            title = (
+                f"{number}/{contest.run_count}  {entrant.name}, learning rate {rate:g}, seed {config.seed}"
+            )
+            with display(title) as watcher:
+                names.append(train(config, index, out, threads=threads, watcher=watcher).folder.name)
+
+    train_all(contest.trials())
+    train_all(contest.repetitions(comparison.best_rates(contest, index, out)))
     found = comparison.outcomes(contest, index, out)
     if what == "iterating":
         found = [iterated(outcome, index, out) for outcome in found]
-    names = [run_for(config, index.checksum, out).folder.name for _, config in runs]
     save_comparison(out, what, known | {"runs": names, "outcomes": [asdict(each) for each in found]})
     print(markdown(out, what))

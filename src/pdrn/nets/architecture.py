@@ -76,7 +76,7 @@ def restore(architecture: Architecture, weights: Weights, lower: Array, upper: A
 
     Computes in the type of the weights; the result has that of the cells, and is in them exactly.
     """
-    outer, inner = _cells(weights, lower, upper)
+    outer, inner = as_computed(weights, lower, upper)
     return keep_inside(last_estimate(architecture, weights, inner), outer)
 
 
@@ -88,7 +88,7 @@ def last_estimate(architecture: Architecture, weights: Weights, cells: Box) -> A
 
 def restore_by_layer(architecture: Architecture, weights: Weights, lower: Array, upper: Array) -> list[Array]:
     """Return the estimates of all layers; the last is what ``restore`` returns."""
-    outer, inner = _cells(weights, lower, upper)
+    outer, inner = as_computed(weights, lower, upper)
     activations = architecture.activations(weights, inner)
     return [keep_inside(architecture.estimate(weights, inner, each), outer) for each in activations]
 
@@ -100,7 +100,7 @@ def keep_inside(x: Array, cells: Box) -> Array:
     return xp.where(xp.isfinite(x), cells.project(x), cells.centre)
 
 
-def _cells(weights: Weights, lower: Array, upper: Array) -> tuple[Box, Box]:
+def as_computed(weights: Weights, lower: Array, upper: Array) -> tuple[Box, Box]:
     """Return the cells as they came, and in the type that is computed in."""
     outer = cells(lower, upper)
     like = next(iter(weights.values()))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -26,6 +26,16 @@ def require_size(name: str, value: object, least: int = 1, most: int = MOST) -> 
     """Raise ValueError unless a size is a whole number in range."""
     if type(value) is not int or not least <= value <= most:
         raise ValueError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
+
+
+class KernelMap(Protocol):
+    """How a kernel acts."""
+
+    def analyse(self, x: Array, kernel: Array) -> Array:
+        """Return coefficients of signals."""
+
+    def synthesise(self, y: Array, kernel: Array) -> Array:
+        """Return signals of coefficients, by the same kernel transposed."""
 
 
 @dataclass(frozen=True)

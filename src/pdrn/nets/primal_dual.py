@@ -23,9 +23,9 @@ from pdrn.nets.blocks import (
     PrimalDualBlock,
     PrimalDualResidualBlock,
 )
-from pdrn.nets.maps import ConvolutionalMap, require_size
+from pdrn.nets.maps import ConvolutionalMap, KernelMap, require_size
 from pdrn.nets.starts import chambolle_pock
-from pdrn.nets.weighting import VIEWS, Spectrum
+from pdrn.nets.weighting import VIEWS, Beside, Spectrum, with_neighbours
 
 Memory = Literal["dual", "bias", "gain", "mix"]
 Tying = Literal["untied", "half", "tied"]
@@ -151,35 +151,45 @@ class PrimalDual(Architecture):
         """Start at Chambolle-Pock with the map's own dictionary; only a context starts at random."""
         return chambolle_pock(self, generator=generator)
 
-    def blocks(self, weights: Weights) -> list[Block]:
-        """Return the layers that these weights make."""
-        return [self._block(layer, weights) for layer in range(self.depth)]
-
     def activations(self, weights: Weights, cells: Box) -> Iterator[Activations]:
         box = map_arrays(cells, lambda bound: self.map.lay_out(bound, self._gap))
         activations = Activations.at(box.centre)
         priors: Iterator[L1] = iter(())
         for layer in range(self.depth):
-            if layer % self._layers_per_stage == 0:
-                priors = self.priors(layer // self._layers_per_stage, weights, activations.x)
+            if layer % self.layers_per_stage == 0:
+                stage = layer // self.layers_per_stage
+                priors = self.priors(stage, weights, activations.x, self.map, self._beside)
             # Made now and not before: whoever learns the last layers alone has gradients switched on by now.
-            activations = self._block(layer, weights)(next(priors), box, activations)
+            activations = self.block(layer, weights, self.map)(next(priors), box, activations)
             yield activations
 
-    def priors(self, stage: int, weights: Weights, x: Array) -> Iterator[L1]:
-        """Yield F for every layer of a stage that starts from a signal, laid out."""
-        layers = range(stage * self._layers_per_stage, (stage + 1) * self._layers_per_stage)
+    def block(self, layer: int, weights: Weights, map: KernelMap) -> Block:
+        """Return a layer that these weights make, acting by a map: the plan's own for whole signals."""
+        W, V = self._maps(layer, weights, map)
+        theta = self._theta(layer, weights)
+        if self.memory == "dual":
+            return PrimalDualBlock(W, V, theta)
+        b = weights[f"b.{layer}"]
+        if self.memory == "bias" or layer == 0:  # there is nothing to remember in the first layer
+            return PrimalDualResidualBlock(W, V, b, theta)
+        M = weights[f"M.{layer - 1}"]
+        remember = (lambda y: y * M) if self.memory == "gain" else (lambda y: y @ M.T)
+        return MixingBlock(W, V, remember, b, theta)
+
+    def priors(self, stage: int, weights: Weights, x: Array, map: KernelMap, beside: Beside) -> Iterator[L1]:
+        """Yield F for every layer of a stage that starts from a signal, as the map takes it."""
+        layers = range(stage * self.layers_per_stage, (stage + 1) * self.layers_per_stage)
         if self.weighting == "one":
             yield from (L1() for _ in layers)
             return
-        spectrum, sparing = Spectrum.of(x, self.map, weights[f"A.{stage}"]), weights[f"a.{stage}"]
+        spectrum, sparing = Spectrum.of(x, map, weights[f"A.{stage}"]), weights[f"a.{stage}"]
         if not self.context:
             prior = spectrum.prior(sparing)
             yield from (prior for _ in layers)
             return
         hidden = range(stage * self.context, (stage + 1) * self.context)
         context = spectrum.context(
-            ((weights[f"C.{index}"], weights[f"c.{index}"]) for index in hidden), causal=self.causal
+            ((weights[f"C.{index}"], weights[f"c.{index}"]) for index in hidden), beside
         )
         for layer in layers:
             yield spectrum.prior(sparing, context @ weights[f"H.{layer}"].T + weights[f"h.{layer}"])
@@ -204,7 +214,8 @@ class PrimalDual(Architecture):
         return self.depth * self.map.edge + before, self.depth * self.map.edge + after
 
     @property
-    def _layers_per_stage(self) -> int:
+    def layers_per_stage(self) -> int:
+        """How many layers have weights of one prior."""
         return self.depth // self.stages
 
     @property
@@ -218,20 +229,11 @@ class PrimalDual(Architecture):
         """How much more silence around signals the context needs, so that it sees that and nothing else."""
         return max(self._context_views) * self.map.hop if isinstance(self.map, ConvolutionalMap) else 0
 
-    def _block(self, layer: int, weights: Weights) -> Block:
-        W, V = self._maps(layer, weights)
-        theta = self._theta(layer, weights)
-        if self.memory == "dual":
-            return PrimalDualBlock(W, V, theta)
-        b = weights[f"b.{layer}"]
-        if self.memory == "bias" or layer == 0:  # there is nothing to remember in the first layer
-            return PrimalDualResidualBlock(W, V, b, theta)
-        M = weights[f"M.{layer - 1}"]
-        remember = (lambda y: y * M) if self.memory == "gain" else (lambda y: y @ M.T)
-        return MixingBlock(W, V, remember, b, theta)
+    def _beside(self, _: int, seen: Array) -> Array:
+        return with_neighbours(seen, before=VIEWS - 1 if self.causal else VIEWS // 2)
 
-    def _maps(self, layer: int, weights: Weights) -> tuple[LinearMap, LinearMap]:
-        analyse, synthesise = self.map.analyse, self.map.synthesise
+    def _maps(self, layer: int, weights: Weights, map: KernelMap) -> tuple[LinearMap, LinearMap]:
+        analyse, synthesise = map.analyse, map.synthesise
         if self.tying == "untied":
             W, V = weights[f"W.{layer}"], weights[f"V.{layer}"]
             return lambda x: analyse(x, W), lambda y: synthesise(y, V)

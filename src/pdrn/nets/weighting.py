@@ -13,13 +13,13 @@ has no bounds the correction grows until nothing more can be learned (results/LO
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from pdrn.convex import L1
 from pdrn.convex.arrays import Array, namespace, zeros
 from pdrn.convex.convolution import views
-from pdrn.nets.maps import Map
+from pdrn.nets.maps import KernelMap
 
 FAINT = 1e-6
 """Added to a power before its root is taken, which has no gradient at zero."""
@@ -33,6 +33,9 @@ VIEWS = 3
 Hidden = tuple[Array, Array]
 """The matrix ``(channels, VIEWS * channels)`` and the bias of a hidden layer."""
 
+Beside = Callable[[int, Array], Array]
+"""Puts what a hidden layer is given beside its neighbours, ``(..., channels) -> (..., VIEWS * channels)``."""
+
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
@@ -42,7 +45,7 @@ class Spectrum:
     """Of the analysis, smoothed, shape ``(..., channels)``."""
 
     @staticmethod
-    def of(x: Array, map: Map, kernel: Array) -> Spectrum:
+    def of(x: Array, map: KernelMap, kernel: Array) -> Spectrum:
         """Analyse a signal, laid out."""
         return Spectrum(_smoothed(map.analyse(x, kernel) ** 2))
 
@@ -52,18 +55,17 @@ class Spectrum:
         weight = 1 / (1 + xp.exp(sparing - correction) * xp.sqrt(self.power + FAINT))
         return L1(xp.where(xp.isfinite(weight), weight, 0.0))
 
-    def context(self, layers: Iterator[Hidden], *, causal: bool) -> Array:
-        """Return what hidden layers make of neighbouring views, ``(views, channels)``."""
+    def context(self, layers: Iterator[Hidden], beside: Beside) -> Array:
+        """Return what hidden layers make of neighbouring views, ``(..., channels)``."""
         xp = namespace(self.power)
         seen = xp.log1p(self.power) / 2
         for depth, (kernel, bias) in enumerate(layers):
-            beside = _with_neighbours(seen, before=VIEWS - 1 if causal else VIEWS // 2)
-            new = xp.clip(beside @ kernel.T + bias, -1, 1)
+            new = xp.clip(beside(depth, seen) @ kernel.T + bias, -1, 1)
             seen = seen + new if depth else new
         return seen
 
 
-def _with_neighbours(seen: Array, before: int) -> Array:
+def with_neighbours(seen: Array, before: int) -> Array:
     """Put ``VIEWS`` neighbouring views side by side, so many of them earlier ones; zeros beyond the ends."""
     channels = seen.shape[-1]
     earlier, later = zeros((before, channels), seen), zeros((VIEWS - 1 - before, channels), seen)

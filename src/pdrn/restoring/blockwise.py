@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pdrn.audio.cells import Cells, FloatArray, concatenate, frozen
-from pdrn.restoring.method import Method
+from pdrn.restoring.method import Method, RestoreBlock
 
 Progress = Callable[[int, int | None], None]
 """Told how many frames are done, and of how many, None where that is not known."""
@@ -38,9 +38,13 @@ class Blockwise:
         From 0, the centres of the cells, to 1, the full restoration.
     threads : int
         How many blocks are computed at once.
+    follow : bool
+        Whether each block is computed from the one before, where the method can: for its blocks of streams.
     """
 
-    def __init__(self, method: Method, block: int, mix: float = 1.0, threads: int = 1) -> None:
+    def __init__(
+        self, method: Method, block: int, mix: float = 1.0, threads: int = 1, *, follow: bool = False
+    ) -> None:
         if not 0 <= mix <= 1:
             raise ValueError(
                 f"the mix is a number from 0 (the input) to 1 (all of the restoration), got {mix}"
@@ -48,7 +52,7 @@ class Blockwise:
         if threads < 1:
             raise ValueError(f"at least one thread has to do the work, got {threads}")
         self.method = method
-        self._block, self._mix, self._threads = block, mix, threads
+        self._block, self._mix, self._threads, self._follow = block, mix, threads, follow
         self.reset()
 
     @property
@@ -61,6 +65,7 @@ class Blockwise:
         self._waiting: list[Cells] = []
         self._before = self.method.before  # how much of the silence before the signal is still to be added
         self._pending = 0  # samples that came in and not out
+        self._followers: list[RestoreBlock] = []  # one for each channel, if there was a block
 
     def is_due(self, coming: int) -> bool:
         """Tell whether so many more samples complete a block."""
@@ -124,22 +129,31 @@ class Blockwise:
         length, before = count * self._block, self.method.before
         window = before + self._block + self.method.after
         restored = np.empty((channels, length))
-        places = [(channel, start) for channel in range(channels) for start in range(0, length, self._block)]
+        starts = range(0, length, self._block)
 
-        def compute(place: tuple[int, int]) -> None:
-            channel, start = place
-            around = cells[channel, start : start + window]
-            inside = around[before : before + self._block]
-            restored[channel, start : start + self._block] = _mixed(
-                inside, self.method.restore(around), self._mix
-            )
+        def compute(job: tuple[RestoreBlock, int, list[int]]) -> None:
+            restore, channel, places = job
+            for start in places:
+                around = cells[channel, start : start + window]
+                inside = around[before : before + self._block]
+                restored[channel, start : start + self._block] = _mixed(inside, restore(around), self._mix)
 
-        if self._threads == 1 or len(places) == 1:
-            for place in places:
-                compute(place)
+        # Taken away meanwhile: one that breaks off is somewhere between two blocks, and new ones do as well.
+        followers, self._followers = self._followers, []
+        if self._follow:
+            followers = followers or [self.method.follow() for _ in range(channels)]
+            jobs = [(follower, channel, [*starts]) for channel, follower in enumerate(followers)]
+        else:
+            jobs = [
+                (self.method.restore, channel, [start]) for channel in range(channels) for start in starts
+            ]
+        if self._threads == 1 or len(jobs) == 1:
+            for job in jobs:
+                compute(job)
         else:
             with ThreadPoolExecutor(self._threads) as executor:
-                list(executor.map(compute, places))
+                list(executor.map(compute, jobs))
+        self._followers = followers
         self._waiting = [cells[:, length:]]
         self._pending -= length
         return Restored(restored, cells[:, before : before + length])

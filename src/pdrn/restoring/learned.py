@@ -7,6 +7,8 @@ import numpy as np
 from pdrn.audio.cells import Cells, FloatArray
 from pdrn.nets import Network, PrimalDual
 from pdrn.nets.maps import ConvolutionalMap
+from pdrn.nets.running import RunningNetwork
+from pdrn.restoring.method import RestoreBlock
 
 UNKNOWN = 16.0
 """Where a sample is missing, the network looks for it so many steps to either side of zero."""
@@ -63,31 +65,54 @@ class LearnedMethod:
         # One that looks far ahead is late anyway, and would do most of its work on what is around the block.
         self.stream_block = self.hop if plan.causal else self.hop * max(-(-self.after // self.hop), 1)
         self.offline_block = OFFLINE_HOPS * self.hop
-        self._network, self._step = network, step
+        self.network, self.step = network, step
+        self._follows = plan.causal and shifts == 1
         _require_modest(plan, self.before + self.offline_block + self.after)
 
     def restore(self, cells: Cells) -> FloatArray:
         """Restore the middle of a stretch of one channel."""
-        lower, upper = self._in_steps(cells)
+        lower, upper = self.in_steps(cells)
         end = len(lower) - self.after
         total = sum(
-            self._network(lower[shift:], upper[shift:])[self.before - shift : end - shift]
+            self.network(lower[shift:], upper[shift:])[self.before - shift : end - shift]
             for shift in self._displacements
         )
-        restored: FloatArray = total * (self._step / len(self._displacements))
+        restored: FloatArray = total * (self.step / len(self._displacements))
         return restored
+
+    def follow(self) -> RestoreBlock:
+        """Return what restores blocks of a stream: a causal network goes on where it was."""
+        return _Following(self) if self._follows else self.restore
 
     def by_layer(self, cells: Cells) -> list[FloatArray]:
         """Return what each layer makes of all of a stretch of one channel, on the first of the grids."""
-        return [estimate * self._step for estimate in self._network.by_layer(*self._in_steps(cells))]
+        return [estimate * self.step for estimate in self.network.by_layer(*self.in_steps(cells))]
 
-    def _in_steps(self, cells: Cells) -> tuple[FloatArray, FloatArray]:
+    def in_steps(self, cells: Cells) -> tuple[FloatArray, FloatArray]:
         """Return the bounds of the cells in steps, all finite."""
-        lo, hi = cells.lo / self._step, cells.hi / self._step
+        lo, hi = cells.lo / self.step, cells.hi / self.step
         no_lo, no_hi = np.isneginf(lo), np.isposinf(hi)
         lower = np.where(no_lo, np.where(no_hi, -UNKNOWN, hi - 1), lo)
         upper = np.where(no_hi, np.where(no_lo, UNKNOWN, lo + 1), hi)
         return lower, upper
+
+
+class _Following:
+    """A causal network on blocks of one hop, each next to the one before."""
+
+    def __init__(self, method: LearnedMethod) -> None:
+        self._method, self._hop = method, method.hop
+        self._running = RunningNetwork(method.network)
+        self._is_new = True
+
+    def __call__(self, cells: Cells) -> FloatArray:
+        news, self._is_new = cells if self._is_new else cells[-self._hop :], False
+        lower, upper = self._method.in_steps(news)
+        for start in range(0, len(lower), self._hop):
+            hop = slice(start, start + self._hop)
+            last = self._running.push(lower[hop], upper[hop])
+        restored: FloatArray = last * self._method.step
+        return restored
 
 
 def _require_modest(plan: PrimalDual, length: int) -> None:

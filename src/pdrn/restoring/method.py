@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
 from pdrn.audio.cells import Cells, FloatArray
+
+RestoreBlock: TypeAlias = Callable[[Cells], FloatArray]
+"""Restores the middle of a stretch of one channel; see `Method.restore`."""
 
 
 class Method(Protocol):
@@ -56,6 +60,13 @@ class Method(Protocol):
         -------
         array, shape (length,)
             Close to the cells; whoever calls projects onto them.
+        """
+        ...
+
+    def follow(self) -> RestoreBlock:
+        """Return what does the same for the blocks of a stream, one channel, each next to the one before.
+
+        It may remember the past; one that is new may begin anywhere.
         """
         ...
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from pdrn.audio.cells import Cells, FloatArray
 from pdrn.audio.frames import cut, join
 from pdrn.convex import DCT, ChambollePock, Problem, dequantization, solve
+from pdrn.restoring.method import RestoreBlock
 from pdrn.restoring.tuning import tuned_pace
 
 FRAME_SECONDS = 0.032
@@ -130,6 +131,10 @@ class OverlappedChambollePock:
         length = cells.shape[-1] - self.before - self.after
         inside = cells[self.before : self.before + length]
         return inside.centre + join(moves, length, self.hop, self._window)
+
+    def follow(self) -> RestoreBlock:
+        """Return what restores blocks of a stream: the same, which remembers nothing."""
+        return self.restore
 
     def _solve(self, lo: FloatArray, hi: FloatArray, centre: FloatArray, radius: FloatArray) -> FloatArray:
         """Return the restored frames, shape (frames, frame_length)."""

@@ -34,7 +34,7 @@ class Stream:
     def __init__(
         self, method: Method, levels: Levels, sample_rate_hz: int, mix: float = 1.0, threads: int = 1
     ) -> None:
-        self._blocks = Blockwise(method, method.stream_block, mix, threads)
+        self._blocks = Blockwise(method, method.stream_block, mix, threads, follow=True)
         self._levels = levels
         self.sample_rate_hz = sample_rate_hz
         self.reset()

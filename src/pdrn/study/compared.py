@@ -63,8 +63,10 @@ def _grid(outcomes: Sequence[Mapping[str, Any]]) -> Grid:
         row += [_mean_theta(outcome["theta"])] if learned else []
         row += _iterated(outcome["course"], outcome["labels"]["layers"]) if outcome["course"] else []
         rows.append([*row])
-    caption = "The epoch and the learning rate that are best on the development set." + (
-        f" Means over {seeds} seeds, and half the width of their interval of 95 %." if seeds > 1 else ""
+    caption = "The epoch and the learning rate that are best on the development set" + (
+        f", the latter from one seed. Means over {seeds} seeds, and half the width of their interval of 95 %."
+        if seeds > 1
+        else "."
     )
     header += ["theta that was learned"] if learned else []
     if outcomes[0]["course"]:

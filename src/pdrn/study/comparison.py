@@ -1,7 +1,7 @@
 """Comparisons: networks on the same task, each trained for the same time or the same number of steps.
 
 Where several learning rates are tried, a network counts with the one that is best for it on the development
-set; where several seeds are, errors are means with an interval of 95 %.
+set, from the first seed; where several seeds are, errors are means with an interval of 95 %.
 """
 
 from __future__ import annotations
@@ -56,13 +56,25 @@ class Comparison:
     rates: tuple[float, ...]
     seeds: tuple[int, ...]
 
-    def runs(self) -> list[tuple[Entrant, Config]]:
-        """Return all runs that it takes."""
+    @property
+    def run_count(self) -> int:
+        """How many runs it takes."""
+        return len(self.entrants) * (len(self.rates) + len(self.seeds) - 1)
+
+    def trials(self) -> list[tuple[Entrant, Config]]:
+        """Return the runs that choose learning rates: all of them, from the first seed."""
         return [
-            (entrant, self.config(index, rate, seed))
-            for seed in self.seeds
+            (entrant, self.config(index, rate, self.seeds[0]))
             for index, entrant in enumerate(self.entrants)
             for rate in self.rates
+        ]
+
+    def repetitions(self, rates: Sequence[float]) -> list[tuple[Entrant, Config]]:
+        """Return the runs from the other seeds, with a learning rate for each entrant."""
+        return [
+            (entrant, self.config(index, rates[index], seed))
+            for seed in self.seeds[1:]
+            for index, entrant in enumerate(self.entrants)
         ]
 
     def config(self, index: int, rate: float, seed: int) -> Config:
@@ -114,31 +126,35 @@ def in_equal_time(entrants: Sequence[Entrant], corpus: Corpus, epochs: int, thre
     return tuple(max(1, round(count)) for count in steps)
 
 
+def best_rates(comparison: Comparison, corpus: Corpus, out: str | os.PathLike[str]) -> list[float]:
+    """Return the learning rate that is best for each entrant, once all trials are done."""
+    found = []
+    for index in range(len(comparison.entrants)):
+        configs = [comparison.config(index, rate, comparison.seeds[0]) for rate in comparison.rates]
+        errors = [_dev_ratio(run_for(config, corpus.checksum, out)) for config in configs]
+        found.append(comparison.rates[int(np.argmin(errors))])
+    return found
+
+
 def outcomes(comparison: Comparison, corpus: Corpus, out: str | os.PathLike[str]) -> list[Outcome]:
     """Return what came of a comparison whose runs are all done; the test set is measured now."""
     found = []
-    for index, entrant in enumerate(comparison.entrants):
-        by_rate = {
-            rate: [
-                run_for(comparison.config(index, rate, seed), corpus.checksum, out)
-                for seed in comparison.seeds
-            ]
-            for rate in comparison.rates
-        }
-        dev = {rate: tuple(map(_dev_ratio, runs)) for rate, runs in by_rate.items()}
-        rate = min(dev, key=lambda rate: float(np.mean(dev[rate])))
-        tested = [_on_test_set(run, corpus) for run in by_rate[rate]]
+    for index, rate in enumerate(best_rates(comparison, corpus, out)):
+        entrant = comparison.entrants[index]
+        configs = [comparison.config(index, rate, seed) for seed in comparison.seeds]
+        runs = [run_for(config, corpus.checksum, out) for config in configs]
+        tested = [_on_test_set(run, corpus) for run in runs]
         found.append(
             Outcome(
                 labels=entrant.labels,
                 parameters=entrant.config.architecture.parameter_count,
                 steps=comparison.steps[index],
                 learning_rate=rate,
-                dev_ratio=dev[rate],
+                dev_ratio=tuple(map(_dev_ratio, runs)),
                 test_ratio=tuple(ratio for ratio, _ in tested),
                 test_snr=tuple(snr for _, snr in tested),
-                runs=tuple(run.folder.name for run in by_rate[rate]),
-                theta=tuple(theta for run in by_rate[rate] if (theta := _theta(run))),
+                runs=tuple(run.folder.name for run in runs),
+                theta=tuple(theta for run in runs if (theta := _theta(run))),
             )
         )
     return found
