@@ -9,6 +9,7 @@ from tests.nets.plans import disturbed
 from pdrn.audio.quantizers import MidRise
 from pdrn.nets import ConvolutionalMap, DenseMap, Network, PrimalDual
 from pdrn.nets.checkpoint import Provenance, save
+from pdrn.nets.running import RunningNetwork
 from pdrn.restoring.learned import LearnedMethod
 from pdrn.restoring.restorer import Restorer
 
@@ -98,6 +99,45 @@ def test_a_causal_network_looks_back_and_comes_out_hop_by_hop():
     method = LearnedMethod(CAUSAL, QUANTIZER.step)
     assert (method.before, method.after) == (2 * 8 + 4 * 8, 2 * 8)
     assert method.stream_block == 8
+
+
+@pytest.fixture
+def causal_stream(tmp_path):
+    path = tmp_path / "net.safetensors"
+    save(path, CAUSAL, Provenance(unit="cell", sample_rate_hz=RATE))
+    return Restorer(str(path)).stream(RATE, bits=5)
+
+
+@pytest.fixture
+def pushed(monkeypatch):
+    """How many hops went into networks; raises where the list of where to do so says."""
+    hops, breaks, push = [], [], RunningNetwork.push
+
+    def counted(network, lower, upper):
+        hops.append(len(lower))
+        if len(hops) in breaks:
+            raise KeyboardInterrupt
+        return push(network, lower, upper)
+
+    monkeypatch.setattr(RunningNetwork, "push", counted)
+    return hops, breaks
+
+
+def test_a_causal_stream_computes_every_hop_once(causal_stream, pushed):
+    for chunk in np.array_split(QUANTIZED, 50):
+        causal_stream.feed(chunk)
+    causal_stream.flush()
+    before, signal, after = 6, 3000 // 8, 2
+    assert pushed[0] == [8] * (before + signal + after)
+
+
+def test_a_stream_that_was_interrupted_goes_on_to_the_same_samples(causal_stream, pushed):
+    whole = np.concatenate([causal_stream.feed(QUANTIZED), causal_stream.flush()])
+    pushed[1].append(len(pushed[0]) + 200)
+    with pytest.raises(KeyboardInterrupt):
+        causal_stream.feed(QUANTIZED)
+    again = np.concatenate([causal_stream.feed(QUANTIZED[:0]), causal_stream.flush()])
+    np.testing.assert_array_equal(again, whole)
 
 
 def test_open_ended_and_unbounded_cells_are_kept(model):
