@@ -75,6 +75,10 @@ class Data:
     """What development error is measured on: whole frames of ``length``, as in the paper, or whole files."""
     flips: bool = False
     """Whether every segment's sign is drawn."""
+    rumble: float = 0.0
+    """The share of segments that get an offset and a slow wave; see `pdrn.study.variety`."""
+    speeds: tuple[float, ...] = (1.0,)
+    """How fast the training signals are played; with several, each is there so often."""
     batches: int = 0
     """Batches per epoch; 0 is one pass over the corpus."""
     sample_rate_hz: int = 0
@@ -86,6 +90,11 @@ class Data:
             and all(1 <= b <= 24 for b in self.bits)
             and self.bits == tuple(sorted(self.bits)),
             f"bits must be one bit depth from 1 to 24, or a range of them, got {list(self.bits)}",
+        )
+        _require(0 <= self.rumble <= 1, f"rumble must be a share from 0 to 1, got {self.rumble}")
+        _require(
+            len(self.speeds) > 0 and all(0.25 <= speed <= 4 for speed in self.speeds),
+            f"speeds must be numbers from 0.25 to 4, got {list(self.speeds)}",
         )
         _require(self.length >= 1, f"length must be at least 1, got {self.length}")
         _require(min(self.batches, self.sample_rate_hz) >= 0, "batches and sample_rate_hz cannot be negative")

@@ -5,6 +5,7 @@ Nothing here has a state: the batches of an epoch follow from the seed and the e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from pdrn.audio.corpus import Corpus, segments
 from pdrn.audio.frames import cut
 from pdrn.study.config import Config, Data
 from pdrn.study.processes import ALONE, Processes
+from pdrn.study.variety import at_speed, with_rumble
 
 Array = NDArray[np.float32]
 
@@ -52,8 +54,9 @@ class TrainingData:
     @staticmethod
     def read(corpus: Corpus, config: Config) -> TrainingData:
         """Read the training split, refusing one without a single frame."""
-        signals, left_out = _long_enough(corpus, "train", config.data.length)
-        length = config.data.length
+        length, speeds = config.data.length, config.data.speeds
+        signals, left_out = _long_enough(corpus, "train", math.ceil(length * max(speeds)))
+        signals = [at_speed(signal, speed) for speed in speeds for signal in signals]
         frames = [cut(signal, length) for signal in signals if config.data.placing == "cut"]
         frames.append(np.empty((0, length), np.float32))
         return TrainingData(config, signals, np.concatenate(frames), left_out)
@@ -81,6 +84,8 @@ class TrainingData:
 def quantized(signals: Array, data: Data, generator: np.random.Generator) -> Examples:
     """Draw what a configuration leaves open, and quantize signals in rows."""
     rows = (len(signals), 1)
+    if data.rumble:
+        signals = with_rumble(signals, data.rumble, generator)
     if data.flips:
         signals = signals * generator.choice(np.array([-1, 1], np.float32), rows)
     bits = generator.uniform(data.bits[0], data.bits[-1], rows) if len(data.bits) > 1 else data.bits[0]
