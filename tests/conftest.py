@@ -1,4 +1,4 @@
-"""What all tests share: steady examples, tiny networks, and the paper's corpus where it is at hand."""
+"""What all tests share: steady examples, tiny networks, a small corpus, the paper's where it is."""
 
 import os
 import signal
@@ -6,10 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 from hypothesis import settings
 from tests.nets.plans import disturbed
 from tools.ship_model import ship
 
+from pdrn.audio.corpus import Corpus
+from pdrn.audio.sample import speech
 from pdrn.nets import ConvolutionalMap, PrimalDual
 from pdrn.nets.checkpoint import Provenance, save
 from pdrn.restoring import pretrained
@@ -30,6 +33,23 @@ def ieee_folder():
     if not folder.is_dir():
         pytest.skip("the IEEE corpus is not here; name its folder in PDRN_IEEE")
     return folder
+
+
+@pytest.fixture(scope="session")
+def corpus_folder(tmp_path_factory):
+    """Six files of 1.2 s to learn from, three to develop on, three to test on."""
+    folder = tmp_path_factory.mktemp("speech")
+    samples, rate = speech()
+    length = rate * 6 // 5
+    for i, split in enumerate(6 * ["train"] + 3 * ["dev"] + 3 * ["test"]):
+        (folder / split).mkdir(exist_ok=True)
+        soundfile.write(folder / split / f"{i:02}.flac", samples[2 * i * rate :][:length], rate)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def corpus(corpus_folder):
+    return Corpus.scan(corpus_folder)
 
 
 TINY = {

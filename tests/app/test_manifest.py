@@ -124,7 +124,9 @@ def test_a_last_line_that_was_cut_off_is_no_line(folder):
     assert done.stderr.endswith("3 skipped\n")
 
 
-@pytest.mark.parametrize("damage", [b"\x00" * 90, b'{"output": 3}', b'{"output": "a"', b"[1]"])
+@pytest.mark.parametrize(
+    "damage", [b"\x00" * 90, b'{"output": 3}', b'{"output": "a"', b"[1]", b"[" * 200_000]
+)
 def test_lines_that_are_damaged_prove_nothing(folder, damage):
     head, first, *others = Path("done.jsonl").read_bytes().splitlines()
     assert b"in/a.wav" in first

@@ -1,6 +1,7 @@
 """The commands of the study, as a user runs them."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -187,6 +188,22 @@ def test_missing_extras_are_named(folder, tmp_path, monkeypatch):
     result = pdrn("reproduce", "all", "--corpus", folder, "--out", tmp_path)
     assert result.returncode == 1
     assert "this needs torch, which is not installed: pip install 'pdrn[train]'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("what", "options", "reason"),
+    [
+        ("extrapolation", ["--depths", ""], "takes learning rates, and numbers of layers from 1 on"),
+        ("neighbours", ["--rates", ""], "takes learning rates"),
+        ("iterating", ["--depths", "1,5"], "numbers of layers from 2 on"),
+    ],
+)
+def test_a_study_that_cannot_end_does_not_begin(folder, tmp_path, what, options, reason):
+    result = pdrn("study", what, "--corpus", folder, *options, "--out", tmp_path)
+    assert result.returncode == 1
+    assert reason in result.stderr
+    assert "Traceback" not in result.stderr
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_study_of_another_length_is_another_study(folder, tmp_path):

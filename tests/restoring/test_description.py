@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pdrn.audio.detection import Undetected
 from pdrn.audio.g711 import ALaw, MuLaw
 from pdrn.audio.quantizers import MidRise, MidTread, Truncation
+from pdrn.audio.sample import speech
 from pdrn.restoring.description import Description
 
 TRUTH = np.random.default_rng(0).uniform(-1, 1, (2, 500))
@@ -163,3 +164,32 @@ def test_truncated_g711_is_refused_when_it_is_found():
 def test_a_stream_has_to_be_told():
     with pytest.raises(ValueError, match="a stream does not tell its levels beforehand"):
         Description().levels()
+
+
+SPEECH = speech()[0][:16000]
+
+
+def test_a_missing_sample_hides_no_channel_that_is_quantized_otherwise():
+    channels = np.stack([MidRise(5).quantize(SPEECH), MidTread(5).quantize(SPEECH)])
+    channels[0, 100] = np.nan
+    with pytest.raises(Undetected, match="quantized in different ways"):
+        Description().levels_of(channels)
+
+
+def test_a_missing_sample_does_not_matter():
+    samples = MidRise(5).quantize(SPEECH)[None]
+    whole = Description().levels_of(samples)
+    samples[0, 100:110] = np.nan
+    assert Description().levels_of(samples) == whole
+
+
+def test_a_silent_channel_has_the_levels_of_the_other():
+    samples = MidTread(5).quantize(SPEECH)
+    found = Description().levels_of(np.stack([samples, 0 * samples]))
+    assert found == Description().levels_of(samples[None])
+    assert found.cells(np.zeros(1)).contains(np.zeros(1)).all()
+
+
+def test_nothing_but_missing_samples_tells_nothing():
+    with pytest.raises(Undetected):
+        Description().levels_of(np.full((2, 10), np.nan))

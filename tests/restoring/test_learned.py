@@ -140,15 +140,30 @@ def test_a_stream_that_was_interrupted_goes_on_to_the_same_samples(causal_stream
     np.testing.assert_array_equal(again, whole)
 
 
-def test_open_ended_and_unbounded_cells_are_kept(model):
+def test_open_ended_cells_are_kept(model):
     samples = MidRise(5).quantize(1.5 * np.sin(np.arange(3000) / 11))
-    samples[100:110] = np.nan
     stream = Restorer(model).stream(RATE, bits=5)
     restored = np.concatenate([stream.feed(samples), stream.flush()])
     assert np.isfinite(restored).all()
     known = np.abs(samples) < 31 / 32
     assert np.abs(restored - samples)[known].max() <= QUANTIZER.step / 2 + 1e-12
     assert (np.abs(restored)[np.abs(samples) == 31 / 32] >= 30 / 32).all()
+
+
+def test_unbounded_cells_may_hold_anything():
+    missing = np.arange(3000) // 10 == 10
+    cells = QUANTIZER.cells(QUANTIZER.encode(QUANTIZED)).opened(missing, missing)
+    restored = LearnedMethod(NETWORK, QUANTIZER.step).restore(cells)
+    assert np.isfinite(restored).all()
+
+
+def test_a_model_file_that_changes_is_read_again(tmp_path):
+    path, restored = tmp_path / "net.safetensors", []
+    for network in (NETWORK, disturbed(PLAN, 5, scale=0.1, dtype=np.float32), NETWORK):
+        save(path, network, Provenance(unit="cell", sample_rate_hz=RATE), overwrite=True)
+        restored.append(Restorer(str(path)).restore(QUANTIZED, RATE, bits=5))
+    assert np.abs(restored[0] - restored[1]).max() > 1e-3
+    np.testing.assert_array_equal(restored[0], restored[2])
 
 
 def test_sound_that_it_is_not_for_is_refused(model):

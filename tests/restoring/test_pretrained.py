@@ -106,6 +106,8 @@ def test_a_network_where_none_fits_is_refused_with_a_remedy(tiny_models):
         ({"method": "magic"}, "the methods are auto, both, network, cp; there is no 'magic'"),
         ({"method": "network", "iterations": 3}, "no iterations"),
         ({"method": "cp", "model": "speech-large"}, "method cp takes no model"),
+        ({"method": "cp", "shifts": 2}, "shifts are for networks"),
+        ({"shifts": 0}, "one or more, got 0"),
     ],
 )
 def test_contradictions_are_refused(tiny_models, settings, reason):

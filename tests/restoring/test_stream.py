@@ -129,3 +129,16 @@ def test_a_chunk_that_completes_no_block_costs_little():
 def test_a_transposed_chunk_is_refused():
     with pytest.raises(ValueError, match="transpose it"):
         Restorer(method="cp").stream(RATE, bits=5).feed(np.zeros((16000, 2)))
+
+
+def test_missing_samples_are_refused_unless_gaps_are_asked_for():
+    holes = QUANTIZED.copy()
+    holes[1000:1016] = np.nan
+    stream = Restorer().stream(RATE, bits=5)
+    with pytest.raises(ValueError, match="a sample is NaN; where gaps shall be filled in, ask for it"):
+        stream.feed(holes)
+    np.testing.assert_array_equal(
+        streamed(stream, QUANTIZED, []), streamed(Restorer().stream(RATE, bits=5), QUANTIZED, [])
+    )
+    filled = streamed(Restorer().stream(RATE, bits=5, gaps=True), holes, [700, 1100])
+    np.testing.assert_allclose(filled, Restorer().restore(holes, RATE, bits=5), atol=1e-6)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pdrn.audio.corpus import Corpus
 from pdrn.nets import ConvolutionalMap, DenseMap, PrimalDual
 from pdrn.nets.related import LISTA
 from pdrn.study.config import Budget, from_table, load, names, run_name
@@ -147,8 +148,9 @@ def scaled_down(config):
 
 
 @pytest.mark.parametrize("name", names())
-def test_configurations_that_come_along_train(name, corpus, tmp_path):
+def test_configurations_that_come_along_train(name, corpus_folder, tmp_path):
     config = load(name)
+    corpus = Corpus.scan(corpus_folder, config.data.sample_rate_hz)
     assert config.data.unit == "cell"
     assert isinstance(config.architecture.map, ConvolutionalMap)
     run = train(scaled_down(config), corpus, tmp_path, threads=1)

@@ -61,7 +61,7 @@ def test_gradients_through_fewer_layers_keep_less_in_memory(corpus):
 def test_a_report_draws_what_happens_beyond_training(corpus, tmp_path):
     networks = entrants.iterating(16, 5, (4,), batches=1)[:3]
     contest = Comparison(networks, (2, 2, 2), (1e-3,), (0,))
-    for _, config in contest.runs():
+    for _, config in contest.trials():
         train(config, corpus, tmp_path, threads=1)
     found = [iterated(each, corpus, tmp_path) for each in comparison.outcomes(contest, corpus, tmp_path)]
     asked = {"corpus": "speech", "corpus_sha256": corpus.checksum, "bits": 5, "frame_length": 16, "epochs": 2}

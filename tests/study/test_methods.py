@@ -56,7 +56,7 @@ def test_a_model_is_what_the_command_does_with_it(tiny_models, name, shifts):
 
 @pytest.mark.parametrize(("name", "rate"), [("speech-large", 8000), ("speech-large:0", 16000)])
 def test_a_model_that_cannot_be_run_so_is_refused_before_any_work(tiny_models, name, rate):
-    with pytest.raises(ValueError, match=r"is for 16000 Hz|has 1 to 16 shifts"):
+    with pytest.raises(ValueError, match=r"is for 16000 Hz|shifts are for networks, one or more"):
         method_named(name, sample_rate_hz=rate)
 
 
@@ -83,6 +83,12 @@ def test_a_dense_network_restores_frame_by_frame_the_last_filled_up_with_zeros(n
     lower, upper = (np.float32(ends[:64] / unit) for ends in (whole.lo, whole.hi))
     if length >= 64:
         assert np.allclose(restored[:64], unit * network(lower, upper), atol=1e-6)
+
+
+def test_frames_are_on_one_grid(network_file):
+    path, _ = network_file(PrimalDual(DenseMap(64), depth=3))
+    with pytest.raises(ValueError, match="can be run on one grid alone; leave :2 out"):
+        method_named(f"{path}:2")
 
 
 def test_a_convolutional_network_restores_whole_signals_of_any_length(network_file):

@@ -4,10 +4,6 @@ import dataclasses
 import json
 import re
 import shutil
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -16,6 +12,7 @@ from pdrn.audio.corpus import Corpus
 from pdrn.nets import checkpoint
 from pdrn.study import figures, paper, reproduce
 from pdrn.study.config import from_table
+from pdrn.study.evaluate import evaluate
 from pdrn.study.findings import save_example, save_study
 from pdrn.study.page import Compared
 from pdrn.study.report import findings_in, markdown, write_report
@@ -128,11 +125,13 @@ def test_runs_that_are_no_place_of_the_table_are_left_out():
         assert place_of(from_table(cell | other)) is None, other
 
 
-def test_table_2_has_the_rows_of_the_paper(runs):
+def test_table_2_has_the_rows_of_the_paper(runs, corpus):
     (found,) = findings_in(runs)
     rows = {row["method"]: row for row in found.table2["rows"]}
     assert list(rows) == [*paper.TABLE_2, "CP overlapped"]
     assert rows["CP overlapped"]["ratio"] < rows["CP 50"]["ratio"]
+    (nothing_learned,) = evaluate(corpus, "test", SMALL.bits, ["overlapped"], SMALL.frame_length)
+    assert rows["CP overlapped"]["mse"] == nothing_learned.mse
     assert rows["QU"]["ratio"] == 1.0
     assert rows["CP 50"]["ratio"] < 1
     network, _ = checkpoint.load(runs / found.table2["chosen"]["PDRN"] / "best.safetensors")
@@ -161,53 +160,6 @@ def test_the_cost_of_a_run_is_that_of_its_products(corpus):
     frames = {split: sum(len(s) // 32 for s in corpus.signals(split)) for split in ("train", "dev")}
     per_frame = 2 * 2 * 32 * 32
     assert reproduce.multiplications(config, corpus) == per_frame * (3 * frames["train"] + frames["dev"])
-
-
-def test_several_networks_are_trained_at_a_time_and_one_that_fails_does_not_spoil_others(corpus, tmp_path):
-    bad, *good = Study(epochs=1, frame_length=10**6).config("PDN", 1), *SMALL.first_part()[:2]
-    results = {each.config: each for each in reproduce.train_all([bad, *good], corpus, tmp_path, jobs=2)}
-    assert "has no file of 1000000 samples or more" in results[bad].error
-    assert results[bad].run is None
-    assert all(results[each].run.is_done for each in good)
-
-
-ENDLESS = """
-import signal, sys
-from pdrn.audio.corpus import Corpus
-from pdrn.study.reproduce import Study, train_all
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    config = Study(epochs=10**6, frame_length=32).config("PDN", 1)
-    list(train_all([config], Corpus.scan(sys.argv[1]), sys.argv[2], jobs=1))
-"""
-
-
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_processes_end_with_the_one_that_started_them(corpus, tmp_path, how):
-    (tmp_path / "endless.py").write_text(ENDLESS)
-    with subprocess.Popen([sys.executable, tmp_path / "endless.py", corpus.folder, tmp_path]) as parent:
-        until(lambda: any(run.log() for run in runs_in(tmp_path)))
-        parent.send_signal(how)
-    assert parent.returncode == (143 if how == signal.SIGTERM else -how)
-    (run,) = runs_in(tmp_path)
-    until(lambda: not is_training(run))
-    assert not run.is_done
-
-
-def until(condition):
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
-def is_training(run):
-    try:
-        with run.locked():
-            return False
-    except ValueError:
-        return True
 
 
 def test_the_report_has_tables_and_figures_and_needs_no_other_file(runs, tmp_path):

@@ -170,6 +170,14 @@ def test_ranges_that_make_no_sense_are_refused(text, reason):
         Range.read(text, SETTINGS)
 
 
+def test_rounded_values_stay_in_their_range():
+    close = Range.read("optimiser.averaging=0.99996..0.99999", SETTINGS)
+    optuna = pytest.importorskip("optuna")
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    values = [close.suggested(study.ask()) for _ in range(5)]
+    assert all(0.99996 <= value <= 0.99999 for value in values)
+
+
 def test_a_setting_has_one_range(corpus, tmp_path):
     with pytest.raises(ValueError, match="tune each once"):
         a_search(corpus, tmp_path, RATES, RATES)

@@ -471,8 +471,10 @@ def test_a_state_that_lacks_something_is_refused(corpus, tmp_path, missing):
 
 
 def test_a_rate_that_the_corpus_does_not_have_is_refused(corpus, tmp_path):
-    with pytest.raises(ValueError, match=r"data.sample_rate_hz is 8000; scan the corpus with that rate"):
+    with pytest.raises(ValueError, match=r"data.sample_rate_hz is 8000, and the corpus was scanned with 0"):
         quickly(config(data={"sample_rate_hz": 8000}), corpus, tmp_path)
+    with pytest.raises(ValueError, match=r"data.sample_rate_hz is 0, and the corpus was scanned with 8000"):
+        quickly(config(), Corpus.scan(corpus.folder, 8000), tmp_path)
 
 
 def test_only_a_full_disk_wants_room(corpus, tmp_path):

@@ -120,7 +120,7 @@ def _line(row: Mapping[str, object]) -> bytes:
 
 
 def _parsed(line: bytes) -> dict[str, str]:
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         row = json.loads(line)
         if isinstance(row, dict):
             return row

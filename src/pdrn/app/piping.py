@@ -23,12 +23,13 @@ def restore_raw(
     sample_rate_hz: int,
     formats: tuple[RawFormat, RawFormat],
     places: tuple[str, str],
+    gaps: bool,
     overwrite: bool,
     quiet: bool,
 ) -> None:
     """Restore raw samples: `formats` and `places` are those of input and output."""
     read_as, write_as = formats
-    stream = restorer.stream_of(sample_rate_hz, fitting(levels, write_as.subtype))
+    stream = restorer.stream_of(sample_rate_hz, fitting(levels, write_as.subtype), gaps=gaps)
     if not quiet:
         milliseconds = 1000 * stream.latency_seconds
         how = f"by {in_words(stream.method, stream.model)}"

@@ -56,7 +56,7 @@ def reproduce(
     _check_engine(engine, address, cpus_per_network, jobs)
     require("torch", "train")
     require("matplotlib", "report")
-    from pdrn.app.reproducing import in_turn, show_plan, train_grid
+    from pdrn.app.reproducing import in_turn, show_plan, side_by_side, train_grid
     from pdrn.study import reproduce as steps
     from pdrn.study.findings import save_example, save_study
     from pdrn.study.report import markdown, write_report
@@ -83,7 +83,7 @@ def reproduce(
         with connected(address, os.cpu_count() or 1) as ray:
             train_grid(study, index, out, partial(train_on_ray, ray, cpus_per_network or 1.0))
     else:
-        train_grid(study, index, out, partial(steps.train_all, jobs=jobs) if jobs > 1 else in_turn)
+        train_grid(study, index, out, partial(side_by_side, jobs=jobs) if jobs > 1 else in_turn)
     setting, table = study.table(index, out)
     if what in ("table2", "all"):
         rows = steps.table_2(setting, table, index, heard)

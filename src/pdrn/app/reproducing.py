@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from pdrn.app import workers
 from pdrn.app.training import clock
 from pdrn.audio.corpus import Corpus
 from pdrn.study.config import Config
 from pdrn.study.paper import KINDS
-from pdrn.study.reproduce import Study, Trained, multiplications
+from pdrn.study.reproduce import Study, Trained, multiplications, trained
 from pdrn.study.runs import run_for, shorter_run
 from pdrn.study.tables import place_of
 
@@ -95,6 +97,20 @@ def _train(configs: Sequence[Config], corpus: Corpus, out: Path, trainer: Traine
                 error = min(entry["dev_mse"] for entry in result.run.whole_log())
                 console.print(f"{said}  dev {1e4 * error:.3f}e-4")
     return failed
+
+
+def side_by_side(
+    configs: Sequence[Config], corpus: Corpus, out: Path, jobs: int
+) -> Generator[Trained, None, None]:
+    """Train networks, so many at a time, by processes of their own, and yield each when it is done.
+
+    One that fails does not keep others from their training. Where the caller ends, so do the processes.
+    """
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    train = partial(trained, corpus=corpus, out=out, threads=threads)
+    with closing(workers.side_by_side(train, configs, jobs)) as results:
+        for config, result in results:
+            yield result or Trained(config, error="its process was killed; is memory short? try fewer jobs")
 
 
 def in_turn(configs: Sequence[Config], corpus: Corpus, out: Path) -> Generator[Trained, None, None]:

@@ -81,9 +81,7 @@ def restore(
     verify: Annotated[
         bool, typer.Option("--verify", help="Read what was written and prove every sample in its cell.")
     ] = False,
-    gaps: Annotated[
-        bool, typer.Option("--gaps", help="Fill in missing samples, NaN in files of floats.")
-    ] = False,
+    gaps: Annotated[bool, typer.Option("--gaps", help="Fill in missing samples, NaN among floats.")] = False,
     jobs: Annotated[
         int | None,
         typer.Option(
@@ -126,7 +124,6 @@ def restore(
     for_files = {
         "--engine": engine is not EngineName.local,
         "--filename": filename != TEMPLATE,
-        "--gaps": gaps,
         "--jobs": jobs is not None,
         "--json": json,
         "--manifest": manifest is not None,
@@ -173,7 +170,7 @@ def restore(
         except ValueError as error:
             raise typer.BadParameter(str(error)) from error
         places = inputs[0], inputs[1] if len(inputs) == 2 else "-"
-        restore_raw(restorer, levels, rate, (read_as, write_as), places, overwrite, quiet)
+        restore_raw(restorer, levels, rate, (read_as, write_as), places, gaps, overwrite, quiet)
         return
     from pdrn.app.batch import Mistake, plan
     from pdrn.app.doing import Settings

@@ -49,7 +49,11 @@ def study(
     from pdrn.study.train import train
 
     index, threads = scanned(corpus), threads or fastest_threads()
-    layers = numbers(depths, int, "depths")
+    layers, learning_rates = numbers(depths, int, "depths"), numbers(rates, float, "rates")
+    least = 2 if what == "iterating" else 1
+    if not learning_rates or not layers or min(layers) < least:
+        raise ValueError(f"{what} takes learning rates, and numbers of layers from {least} on; name some")
+    comparison.check(index)
     if what == "neighbours":
         networks = entrants.neighbours(frame_length, bits)
     elif what == "extrapolation":
@@ -73,7 +77,7 @@ def study(
         known = {"asked": asked, "steps": steps}
         save_comparison(out, what, known)
     contest = comparison.Comparison(
-        networks, tuple(known["steps"]), tuple(numbers(rates, float, "rates")), tuple(range(seeds))
+        networks, tuple(known["steps"]), tuple(learning_rates), tuple(range(seeds))
     )
     names = list[str]()
 

@@ -35,7 +35,7 @@ def train_on_ray(
     cpus : float
         How many are set aside for a network; it computes with as many threads, or with one.
     configs, corpus, out
-        As in `study.reproduce.train_all`, which does the same on one machine.
+        As in `reproducing.side_by_side`, which does the same on one machine.
     """
     largest = max((node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]), default=0)
     if cpus > largest:

@@ -19,7 +19,7 @@ FINEST_STEP = 2 / 2**9
 _ROUNDING = 1 + 1e-3  # a step that was detected may be a little off
 
 
-def check_method(method: str, model: str | None, iterations: int | None) -> None:
+def check_method(method: str, model: str | None, iterations: int | None, shifts: int | None) -> None:
     """Refuse a method that there is not, and one that contradicts what else is wanted."""
     if method not in get_args(MethodName):
         raise ValueError(f"the methods are {', '.join(get_args(MethodName))}; there is no {method!r}")
@@ -27,6 +27,8 @@ def check_method(method: str, model: str | None, iterations: int | None) -> None
         raise ValueError("a network has its layers, and no iterations; leave one of the two out")
     if model is not None and method == "cp":
         raise ValueError("method cp takes no model; leave one of the two out")
+    if shifts is not None and (method == "cp" or shifts < 1):
+        raise ValueError(f"shifts are for networks, one or more, got {shifts} for method {method}")
 
 
 def automatic(sample_rate_hz: int, step: float | None) -> Model | None:

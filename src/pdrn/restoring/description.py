@@ -139,7 +139,7 @@ class Description:
         named = self._named_or_stored(subtype)
         if named is None:
             try:
-                return self._with_edges(_detected(known if np.isnan(samples).any() else samples))
+                return self._with_edges(_detected(_telling(samples)))
             except Undetected as reason:
                 stored = self._stored(subtype)
                 if stored and known.size and (known == known[0]).all():  # silence: nothing else is told
@@ -165,6 +165,14 @@ class Description:
             return None
         same = abs(found.quantizer.step / step - 1) < _SAME_STEP
         return self._with_edges(DetectedLevels(found)) if same else None
+
+
+def _telling(samples: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the channels that tell levels, not silent ones unless all are, with known samples alone."""
+    heard = samples[(np.abs(samples) > 0).any(-1)]
+    if not len(heard):
+        return samples[~np.isnan(samples)]
+    return np.stack([np.where(np.isnan(row), row[~np.isnan(row)][0], row) for row in heard])
 
 
 def _detected(samples: NDArray[np.float64]) -> DetectedLevels:

@@ -68,7 +68,7 @@ class Restorer:
     shifts: int | None = None
 
     def __post_init__(self) -> None:
-        check_method(self.method, self.model, self.iterations)
+        check_method(self.method, self.model, self.iterations, self.shifts)
         solver = OverlappedChambollePock.at(1, self.iterations)
         Blockwise(solver, solver.offline_block, self.mix, self.threads)  # refuses what cannot be
         if self.model is not None:
@@ -199,14 +199,17 @@ class Restorer:
             progress=progress,
         )
 
-    def stream(self, sample_rate_hz: int, **levels: Unpack[LevelOptions]) -> Stream:
-        """Return a stream for sound of this rate, whose levels have to be named."""
-        return self.stream_of(sample_rate_hz, Description(**levels).levels())
+    def stream(self, sample_rate_hz: int, *, gaps: bool = False, **levels: Unpack[LevelOptions]) -> Stream:
+        """Return a stream for sound of this rate, whose levels have to be named.
 
-    def stream_of(self, sample_rate_hz: int, levels: Levels) -> Stream:
+        With gaps, NaN stands for missing samples, instead of being refused.
+        """
+        return self.stream_of(sample_rate_hz, Description(**levels).levels(), gaps=gaps)
+
+    def stream_of(self, sample_rate_hz: int, levels: Levels, *, gaps: bool = False) -> Stream:
         """Return a stream for sound of this rate and any levels."""
-        method = self.method_for(sample_rate_hz, step_of(levels))
-        return Stream(method, levels, sample_rate_hz, self.mix, self.threads)
+        method = self.method_for(sample_rate_hz, None if gaps else step_of(levels))
+        return Stream(method, levels, sample_rate_hz, self.mix, self.threads, gaps=gaps)
 
 
 def _rate(sample_rate_hz: int) -> int:

@@ -32,10 +32,17 @@ class Stream:
     """
 
     def __init__(
-        self, method: Method, levels: Levels, sample_rate_hz: int, mix: float = 1.0, threads: int = 1
+        self,
+        method: Method,
+        levels: Levels,
+        sample_rate_hz: int,
+        mix: float = 1.0,
+        threads: int = 1,
+        *,
+        gaps: bool = False,
     ) -> None:
         self._blocks = Blockwise(method, method.stream_block, mix, threads, follow=True)
-        self._levels = levels
+        self._levels, self._gaps = levels, gaps
         self.sample_rate_hz = sample_rate_hz
         self.reset()
 
@@ -81,6 +88,8 @@ class Stream:
     def feed_cells(self, chunk: ArrayLike) -> Restored:
         """Do as `feed`, and return the cells too, both of shape (channels, frames)."""
         samples = as_channels(chunk)
+        if not self._gaps and np.isnan(samples).any():
+            raise ValueError("a sample is NaN; where gaps shall be filled in, ask for it (gaps=True, --gaps)")
         shape = np.shape(chunk)[:-1]
         if self._shape is not None and shape != self._shape:
             raise ValueError(

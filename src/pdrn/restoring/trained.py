@@ -31,9 +31,17 @@ class Model:
         return LearnedMethod(self.network, step, model=self.name, shifts=shifts)
 
 
-@lru_cache(maxsize=4)
 def model_of(path: str | os.PathLike[str], name: str | None = None) -> Model:
-    """Read a network from a file, once; it is called as the file is unless a name is given."""
+    """Read a network from a file, again where that has changed; it is called as the file unless named."""
+    try:
+        state = os.stat(path)
+    except OSError:
+        return _read.__wrapped__(os.fspath(path), name, ())  # which says what is wrong
+    return _read(os.fspath(path), name, (state.st_ino, state.st_size, state.st_mtime_ns))
+
+
+@lru_cache(maxsize=4)
+def _read(path: str, name: str | None, _: tuple[int, ...]) -> Model:
     network, provenance = load(path)
     model = Model(name or os.path.basename(path), network, provenance)
     if provenance.unit != "cell":

@@ -22,8 +22,11 @@ from pdrn.study.tabular import as_table
 def check(config: Config, corpus: Corpus, processes: Processes) -> None:
     """Refuse what these processes cannot train, whatever is in the run's folder."""
     wanted = config.data.sample_rate_hz
-    if wanted and wanted != corpus.sample_rate_hz:
-        raise ValueError(f"data.sample_rate_hz is {wanted}; scan the corpus with that rate")
+    if wanted != (corpus.sample_rate_hz or 0):
+        raise ValueError(
+            f"data.sample_rate_hz is {wanted}, and the corpus was scanned with {corpus.sample_rate_hz or 0}; "
+            "let both be the same"
+        )
     if processes.count > config.optimiser.batch_size:
         raise ValueError(
             f"{processes.count} processes cannot share batches of {config.optimiser.batch_size}; "

@@ -18,9 +18,10 @@ import numpy as np
 
 from pdrn.audio.corpus import Corpus
 from pdrn.study.config import Budget, Config
-from pdrn.study.data import TrainingData
+from pdrn.study.data import TrainingData, without_a_frame
 from pdrn.study.evaluate import evaluate
 from pdrn.study.methods import network_method
+from pdrn.study.paper import FRAME_LENGTH
 from pdrn.study.runs import Run, run_for
 
 ROUNDS = 12
@@ -104,6 +105,12 @@ class Outcome:
     """The extrapolation that was learned, for each seed, where it was."""
     course: dict[str, Any] | None = None
     """What it does beyond its training, where that was measured."""
+
+
+def check(corpus: Corpus) -> None:
+    """Refuse a corpus whose test set could not be measured when all runs are done."""
+    if not any(entry.frames >= FRAME_LENGTH for entry in corpus.split("test")):
+        raise without_a_frame(corpus, "test", FRAME_LENGTH)
 
 
 def in_equal_time(entrants: Sequence[Entrant], corpus: Corpus, epochs: int, threads: int) -> tuple[int, ...]:

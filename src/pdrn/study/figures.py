@@ -171,8 +171,9 @@ def iterating(outcomes: Sequence[Mapping[str, Any]]) -> Figure:
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(8, 4.2), layout="constrained")
         left, right = figure.subplots(1, 2)
-        colours = matplotlib.colormaps["tab20"](np.linspace(0, 1, 20))
-        for outcome, colour in zip(outcomes, colours, strict=False):
+        map = matplotlib.colormaps["tab20" if len(outcomes) <= 20 else "turbo"]
+        colours = map(np.linspace(0, 1, len(outcomes)))
+        for outcome, colour in zip(outcomes, colours, strict=True):
             labels, course = outcome["labels"], outcome["course"]
             depth = int(labels["layers"])
             name = f"{labels['network']}, L = {depth}"

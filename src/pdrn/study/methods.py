@@ -53,6 +53,8 @@ def method_named(name: str, frame_length: int = FRAME_LENGTH, sample_rate_hz: in
         network, provenance = load(model)
         if network.architecture.map.frame_length is None and provenance.unit == "cell":
             return _restoring(Restorer(model, shifts=shifts), sample_rate_hz)
+        if shifts not in (None, 1):
+            raise ValueError(f"{model} can be run on one grid alone; leave :{shifts} out")
         return network_method(network, provenance.unit)
     raise ValueError(
         f"no method is called {name!r}, and no file; try qu, cp:ITERATIONS, overlapped, restore, a model"

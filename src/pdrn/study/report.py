@@ -206,8 +206,8 @@ def _table_2(found: Findings) -> Grid | None:
     files, frames = found.table2["rows"][0]["files"], found.table2["rows"][0]["frames"]
     caption = (
         f"Table 2. The test set, {frames} frames of {files} files: nothing done (QU), the networks that are "
-        "best on the development set, Chambolle-Pock, and Chambolle-Pock on overlapping frames as in pdrn "
-        "restore." + _where_the_papers(found, " In brackets the paper's figures and the difference.")
+        "best on the development set, Chambolle-Pock, and Chambolle-Pock on overlapping frames (pdrn restore "
+        "--method cp)." + _where_the_papers(found, " In brackets the paper's figures and the difference.")
     )
     chosen = {kind: result.run.name for kind in KINDS if (result := best(found.table, kind))}
     if chosen != found.table2["chosen"]:

@@ -7,14 +7,9 @@ continued, and widened.
 from __future__ import annotations
 
 import dataclasses
-import multiprocessing
 import os
-import signal
-import threading
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
 from typing import Any
 
 import numpy as np
@@ -130,57 +125,6 @@ class Trained:
     notes: tuple[str, ...] = ()
 
 
-def train_all(
-    configs: Sequence[Config], corpus: Corpus, out: str | os.PathLike[str], jobs: int
-) -> Generator[Trained, None, None]:
-    """Train networks, so many at a time, each in a process of its own, and yield each when it is done.
-
-    One that fails does not keep others from their training. Where the caller ends, so do the processes.
-    """
-    threads = max(1, (os.cpu_count() or 1) // jobs)
-    context = multiprocessing.get_context("spawn")
-    waiting, running = list(configs), dict[Connection, tuple[Config, SpawnProcess]]()
-    try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                config, (receiver, sender) = waiting.pop(0), context.Pipe(duplex=False)
-                process = context.Process(
-                    target=_work, args=(sender, config, corpus, out, threads), daemon=True
-                )
-                process.start()
-                sender.close()
-                running[receiver] = config, process
-            ready = wait(list(running))
-            for receiver in [each for each in running if each in ready]:
-                config, process = running[receiver]
-                result = _received(receiver, config)
-                process.join()
-                del running[receiver]
-                yield result
-    finally:
-        for _, process in running.values():
-            process.terminate()
-            process.join()
-
-
-def _received(receiver: Connection, config: Config) -> Trained:
-    with receiver:
-        try:
-            result: Trained = receiver.recv()
-        except EOFError:
-            return Trained(config, error="its process was killed; is memory short? try fewer jobs")
-    return result
-
-
-def _work(
-    sender: Connection, config: Config, corpus: Corpus, out: str | os.PathLike[str], threads: int
-) -> None:
-    """Train a network in a process of its own, which ends when its parent does, however that ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal interrupts all: the parent decides
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    sender.send(trained(config, corpus, out, threads))
-
-
 def trained(config: Config, corpus: Corpus, out: str | os.PathLike[str], threads: int) -> Trained:
     """Train a network in this process, and return what became of it."""
     from pdrn.study.train import Watcher, train
@@ -195,13 +139,6 @@ def trained(config: Config, corpus: Corpus, out: str | os.PathLike[str], threads
         return Trained(config, run, notes=tuple(notes))
     except (ValueError, OSError) as error:
         return Trained(config, error=str(error), notes=tuple(notes))
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
 
 
 def multiplications(config: Config, corpus: Corpus) -> float:
@@ -222,7 +159,7 @@ def table_2(setting: Setting, table: Table, corpus: Corpus, hearing: Sequence[st
     for iterations in (10, 25, 50):
         methods[f"CP {iterations}"] = method_named(f"cp:{iterations}", setting.frame_length)
     rate = corpus.sample_rate_hz or corpus.entries[0].sample_rate_hz
-    methods[OVERLAPPED] = method_named("restore", sample_rate_hz=rate)
+    methods[OVERLAPPED] = method_named("overlapped", sample_rate_hz=rate)
     rows = evaluate(corpus, "test", setting.bits, methods, setting.frame_length, hearing)
     return {"chosen": chosen, "rows": [dataclasses.asdict(row) for row in rows]}
 

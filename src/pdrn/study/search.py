@@ -87,7 +87,8 @@ class Range:
         """Return what a trial is to try, which is the same however often it is asked."""
         if self.whole:
             return trial.suggest_int(self.name, int(self.low), int(self.high), log=self.log)
-        return _rounded(trial.suggest_float(self.name, self.low, self.high, log=self.log))
+        value = _rounded(trial.suggest_float(self.name, self.low, self.high, log=self.log))
+        return min(max(value, self.low), self.high)
 
 
 @dataclass(frozen=True)

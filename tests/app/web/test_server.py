@@ -91,6 +91,10 @@ def test_iterations_lead_to_the_result(server):
     np.testing.assert_allclose(
         floats(layers["estimates"], 9)[-1], floats(parts["restored"]), rtol=0, atol=1e-6
     )
+    centre = (floats(parts["lower"]) + floats(parts["upper"])) / 2
+    _, mixed = framed(server.post("layers", cells, mix=0.25, **asked).content)
+    expected = centre + (floats(parts["restored"]) - centre) / 4
+    np.testing.assert_allclose(floats(mixed["estimates"], 9)[-1], expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ class Layering:
     choice: Choice
 
     def run(self, report: Report) -> Facts:
-        """Lay out all estimates, one after another; the last is the result."""
+        """Lay out all estimates, one after another: of the network alone where it is averaged with others."""
         bounds = np.fromfile(self.folder / UPLOAD, "<f4")
         if not bounds.size or bounds.size % 2 or not np.isfinite(bounds).all():
             raise Refusal(422, "Send as many upper as lower ends of cells, finite ones.")
@@ -205,7 +205,8 @@ class Layering:
             for number in numbers:
                 estimates.append(Restorer(iterations=number, method="cp").restore_cells(cells, rate, step))
                 report(len(estimates) / len(numbers))
-        return {"numbers": numbers, "parts": [_laid_out(self.folder, "estimates", np.stack(estimates))]}
+        mixed = cells.centre + self.stretch.mix * (np.stack(estimates) - cells.centre)
+        return {"numbers": numbers, "parts": [_laid_out(self.folder, "estimates", mixed)]}
 
 
 def _numbers(last: int) -> list[int]:
