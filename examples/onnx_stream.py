@@ -1,6 +1,6 @@
 """Stream sound through a network in onnxruntime, and get what `Restorer.stream` gives.
 
-pip install 'pdrn[train,onnx]'; python examples/onnx_stream.py speech-small
+pip install -c constraints.txt '.[train,onnx]'; python examples/onnx_stream.py speech-small
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ writes COUNT (100) files of eight seconds, 16 kHz, 16 bit, the same ones every t
 from __future__ import annotations
 
 import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,11 @@ def piece(generator: np.random.Generator) -> Signal:
 
 def main(arguments: list[str]) -> None:
     """Read the command line and write the files."""
-    folder, count = Path(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 100
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("count", type=int, nargs="?", default=100)
+    asked = parser.parse_args(arguments)
+    folder, count = asked.folder, asked.count
     folder.mkdir(parents=True, exist_ok=True)
     for index in range(count):
         samples: Any = piece(np.random.default_rng([20261116, index]))

@@ -33,7 +33,7 @@ def serve(
         float, typer.Option(min=1, help="Seconds for a request, uploading and waiting included.")
     ] = 300,
 ) -> None:
-    """Open a page where people hear and see it, in the browser of this machine.
+    """Serve a page where people hear and see it, to browsers on this machine.
 
     Nothing leaves the machine, and nothing stays: uploads are in a private temporary folder until they are
     answered. Wants the extra pdrn[serve]. Ctrl-C ends it.
