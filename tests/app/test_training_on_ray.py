@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from tests.app.clusters import two_nodes
 from tests.app.running import pdrn
+from tests.app.test_reproducing import is_training, until
 from tests.app.test_studying import folder  # noqa: F401 (a fixture)
-from tests.study.test_reproduce import is_training, until
 from tests.study.test_train import weights_of
 
 from pdrn.app import training_on_ray
