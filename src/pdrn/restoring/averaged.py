@@ -10,7 +10,7 @@ import math
 
 from pdrn.audio.cells import Cells, FloatArray
 from pdrn.restoring.learned import LearnedMethod
-from pdrn.restoring.method import Method, RestoreBlock
+from pdrn.restoring.method import Method
 from pdrn.restoring.overlapped import OverlappedChambollePock
 
 NETWORK_SHARE = 0.7
@@ -47,6 +47,5 @@ class Averaged:
         )
         return network + solver
 
-    def follow(self) -> RestoreBlock:
-        """Return what restores blocks of a stream: the same, which remembers nothing."""
-        return self.restore
+    def follow(self) -> None:
+        """Return None: every block is computed from its surroundings."""

@@ -120,6 +120,10 @@ class Blockwise:
         """Count the blocks that can be computed when so many samples came in and not out."""
         return max(pending - self.method.after, 0) // self._block
 
+    def _new_followers(self, channels: int) -> list[RestoreBlock]:
+        found = [self.method.follow() for _ in range(channels)] if self._follow else []
+        return [each for each in found if each is not None]
+
     def _drain(self, count: int) -> Restored:
         """Compute the next so many blocks of every channel and let go of what no other needs."""
         channels = len(self._waiting[0])
@@ -139,9 +143,8 @@ class Blockwise:
                 restored[channel, start : start + self._block] = _mixed(inside, restore(around), self._mix)
 
         # Taken away meanwhile: one that breaks off is somewhere between two blocks, and new ones do as well.
-        followers, self._followers = self._followers, []
-        if self._follow:
-            followers = followers or [self.method.follow() for _ in range(channels)]
+        followers, self._followers = self._followers or self._new_followers(channels), []
+        if followers:
             jobs = [(follower, channel, [*starts]) for channel, follower in enumerate(followers)]
         else:
             jobs = [

@@ -80,9 +80,9 @@ class LearnedMethod:
         restored: FloatArray = total * (self.step / len(self._displacements))
         return restored
 
-    def follow(self) -> RestoreBlock:
-        """Return what restores blocks of a stream: a causal network goes on where it was."""
-        return _Following(self) if self._follows else self.restore
+    def follow(self) -> RestoreBlock | None:
+        """Return what restores blocks of a stream where the network is causal: it goes on where it was."""
+        return _Following(self) if self._follows else None
 
     def by_layer(self, cells: Cells) -> list[FloatArray]:
         """Return what each layer makes of all of a stretch of one channel, on the first of the grids."""

@@ -63,10 +63,10 @@ class Method(Protocol):
         """
         ...
 
-    def follow(self) -> RestoreBlock:
+    def follow(self) -> RestoreBlock | None:
         """Return what does the same for the blocks of a stream, one channel, each next to the one before.
 
-        It may remember the past; one that is new may begin anywhere.
+        It remembers the past, and one that is new may begin anywhere. None: blocks are better off alone.
         """
         ...
 

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from pdrn.audio.cells import Cells, FloatArray
 from pdrn.audio.frames import cut, join
 from pdrn.convex import DCT, ChambollePock, Problem, dequantization, solve
-from pdrn.restoring.method import RestoreBlock
 from pdrn.restoring.tuning import tuned_pace
 
 FRAME_SECONDS = 0.032
@@ -132,9 +131,8 @@ class OverlappedChambollePock:
         inside = cells[self.before : self.before + length]
         return inside.centre + join(moves, length, self.hop, self._window)
 
-    def follow(self) -> RestoreBlock:
-        """Return what restores blocks of a stream: the same, which remembers nothing."""
-        return self.restore
+    def follow(self) -> None:
+        """Return None: every block is computed from its surroundings."""
 
     def _solve(self, lo: FloatArray, hi: FloatArray, centre: FloatArray, radius: FloatArray) -> FloatArray:
         """Return the restored frames, shape (frames, frame_length)."""
