@@ -273,6 +273,7 @@ def test_a_stream_that_was_looked_into_is_read_from_its_start(tmp_path):
         (stored(np.array([[0.0, -np.inf]]), "AIFF", "DOUBLE"), "frame 0 of channel 1 is NaN or infinite"),
         (stored(np.zeros(5), "SVX", "PCM_16"), "SVX files are not read; convert it to WAV"),
     ],
+    ids=["nothing", "cut off", "letter", "empty WAV", "empty AU", "NaN", "infinite", "SVX"],
 )
 def test_what_is_no_sound_gets_one_clear_error(content, reason):
     with pytest.raises(AudioError, match=reason):
