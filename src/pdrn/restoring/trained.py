@@ -35,9 +35,10 @@ def model_of(path: str | os.PathLike[str], name: str | None = None) -> Model:
     """Read a network from a file, again where that has changed; it is called as the file unless named."""
     try:
         state = os.stat(path)
+        version: tuple[int, ...] = (state.st_ino, state.st_size, state.st_mtime_ns)
     except OSError:
-        return _read.__wrapped__(os.fspath(path), name, ())  # which says what is wrong
-    return _read(os.fspath(path), name, (state.st_ino, state.st_size, state.st_mtime_ns))
+        version = ()  # reading it says what is wrong
+    return _read(os.fspath(path), name, version)
 
 
 @lru_cache(maxsize=4)
