@@ -33,13 +33,15 @@ SECONDS = 2.0
 RATE = 16000
 
 
-def signals(folders: list[str], count: int, seconds: float = SECONDS) -> Iterator[FloatArray]:
-    """Yield the middles of `count` recordings of each folder, at 16 kHz, their peaks at full scale."""
+def signals(
+    folders: list[str], count: int, seconds: float = SECONDS, rate: int = RATE
+) -> Iterator[FloatArray]:
+    """Yield the middles of `count` recordings of each folder, at one rate, their peaks at full scale."""
     for folder in folders:
         files = sorted(path for path in Path(folder).rglob("*") if path.suffix in (".flac", ".wav"))
         for file in files[:: max(len(files) // count, 1)][:count]:
-            samples = resample(read(file), RATE).samples
-            length = int(min(len(samples), seconds * RATE))
+            samples = resample(read(file), rate).samples
+            length = int(min(len(samples), seconds * rate))
             start = (len(samples) - length) // 2
             yield samples[start : start + length] / np.abs(samples).max()
     if not folders:

@@ -216,3 +216,42 @@ def test_a_study_of_another_length_is_another_study(folder, tmp_path):
         assert "remembered / MB" in done.stdout
         assert {*json.loads((tmp_path / "comparison-iterating.json").read_text())["steps"]} == {batches}
     assert len(runs_in(tmp_path)) == 2 * 5
+
+
+@pytest.fixture(scope="module")
+def two_rates(tmp_path_factory):
+    """A dozen short files, half of them at another rate."""
+    folder = tmp_path_factory.mktemp("rates")
+    samples, rate = speech()
+    for i in range(12):
+        every = 1 + i % 2
+        soundfile.write(folder / f"{i}.wav", samples[2 * i * rate :][: rate // 2 : every], rate // every)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["reproduce", "table2", "--epochs", 1, "--depths", 1, "--frame-length", 64, "--lambdas", ""],
+        ["study", "iterating", "--epochs", 1, "--depths", 2, "--frame-length", 16, "--batches", 1],
+        ["evaluate", "--methods", "qu,cp:2"],
+    ],
+    ids=["reproduce", "study", "evaluate"],
+)
+def test_a_folder_of_several_rates_is_resampled_to_one(two_rates, tmp_path, command):
+    command = [*command, "--corpus", two_rates]
+    if command[0] != "evaluate":
+        command += ["--out", tmp_path]
+    refused = pdrn(*command)
+    assert refused.returncode == 1
+    assert "holds sound at [8000, 16000] Hz; say to which sample rate" in refused.stderr
+    done = pdrn(*command, "--sample-rate", 8000)
+    assert done.returncode == 0, done.stderr
+    assert {run.config().data.sample_rate_hz for run in runs_in(tmp_path)} <= {8000}
+
+
+def test_a_report_says_to_what_a_corpus_was_resampled(two_rates, tmp_path):
+    options = ("--epochs", 1, "--depths", 1, "--frame-length", 64, "--lambdas", "", "--sample-rate", 8000)
+    done = pdrn("reproduce", "table1", "--corpus", two_rates, *options, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "resampled to 8000 Hz, frames of 64 samples" in done.stdout

@@ -56,7 +56,7 @@ def _measured(reference: Any, estimate: Any, sample_rate_hz: int) -> dict[str, f
         "segmental_snr_db": lambda: metrics.segmental_snr(reference, estimate),
         "si_sdr_db": lambda: metrics.si_sdr(reference, estimate),
         "log_spectral_distance_db": lambda: metrics.log_spectral_distance(reference, estimate),
-        "pesq": lambda: metrics.pesq_wb(reference, estimate, sample_rate_hz),
+        "pesq": lambda: metrics.pesq(reference, estimate, sample_rate_hz),
         "stoi": lambda: metrics.stoi(reference, estimate, sample_rate_hz),
     }
     return {name: or_none(measure) for name, measure in measures.items()}

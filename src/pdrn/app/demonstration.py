@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pdrn.app.picture import picture
 from pdrn.audio.cells import FloatArray
-from pdrn.audio.metrics import pesq_wb, snr
+from pdrn.audio.metrics import pesq, snr
 from pdrn.audio.placing import whole_or_gone
 from pdrn.audio.quantizers import MidRise
 from pdrn.audio.sample import speech
@@ -80,6 +80,6 @@ def restorations(folder: Path) -> Iterator[Restoration]:
 
 def _pesq(samples: FloatArray, estimate: FloatArray, sample_rate_hz: int) -> float | None:
     try:
-        return pesq_wb(samples, estimate, sample_rate_hz)
+        return pesq(samples, estimate, sample_rate_hz)
     except ImportError:
         return None

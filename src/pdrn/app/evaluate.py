@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pdrn.app.options import CorpusFolder, Hearing, Json
+from pdrn.app.options import CorpusFolder, CorpusRate, Hearing, Json
 from pdrn.app.studying import names, scanned
 
 EXAMPLES = """\b
@@ -24,7 +24,7 @@ def evaluate(
         str, typer.Option(help="Comma-separated: qu, cp:ITERATIONS, overlapped, restore, models, files.")
     ] = "qu,cp:10,cp:25,cp:50",
     hearing: Hearing = "",
-    rate: Annotated[int, typer.Option(min=0, help="Resample the corpus to so many hertz; 0: not.")] = 0,
+    sample_rate: CorpusRate = 0,
     json: Json = False,
 ) -> None:
     """Measure methods on a corpus, as in Table 2 of the paper."""
@@ -37,7 +37,7 @@ def evaluate(
     from pdrn.study.evaluate import evaluate as rows_of
 
     heard = names(hearing)
-    rows = rows_of(scanned(corpus, sample_rate_hz=rate), split, bits, names(methods), hearing=heard)
+    rows = rows_of(scanned(corpus, sample_rate_hz=sample_rate), split, bits, names(methods), hearing=heard)
     if json:
         for row in rows:
             print(dumps(dataclasses.asdict(row)), flush=True)

@@ -103,6 +103,7 @@ CorpusFolder = Annotated[
     Path, typer.Option(help="Folder of sound; its folders train, dev, test are the split.")
 ]
 RunsFolder = Annotated[Path, typer.Option(help="Folder of run folders.")]
+CorpusRate = Annotated[int, typer.Option(min=0, help="Resample the corpus to so many hertz; 0: not.")]
 Hearing = Annotated[str, typer.Option(help="Measures of hearing, comma-separated: pesq, stoi (slow).")]
 Files = Annotated[list[Path], typer.Argument(help="Sound files.", metavar="FILE")]
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from pdrn.app.options import Address, CorpusFolder, EngineName, EngineOption, Hearing, RunsFolder
+from pdrn.app.options import Address, CorpusFolder, CorpusRate, EngineName, EngineOption, Hearing, RunsFolder
 from pdrn.app.studying import names, numbers, require, scanned
 
 EXAMPLES = """\b
@@ -33,6 +33,7 @@ def reproduce(
     ] = 0,
     bits: Annotated[int, typer.Option(min=1, max=24, help="Bit depth of the quantizer.")] = 5,
     frame_length: Annotated[int, typer.Option(min=1, help="Samples of a frame.")] = 1024,
+    sample_rate: CorpusRate = 0,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     hearing: Hearing = "",
     jobs: Annotated[
@@ -69,9 +70,10 @@ def reproduce(
         frame_length=frame_length,
         lambdas=tuple(numbers(lambdas, float, "lambdas")),
         lambda_depth=lambda_depth,
+        sample_rate_hz=sample_rate,
         seed=seed,
     )
-    index, heard = scanned(corpus), names(hearing)
+    index, heard = scanned(corpus, sample_rate_hz=sample_rate), names(hearing)
     study.check(index, heard)
     if dry_run:
         show_plan(study, index, out, jobs)

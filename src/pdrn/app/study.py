@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pdrn.app.options import CorpusFolder, RunsFolder
+from pdrn.app.options import CorpusFolder, CorpusRate, RunsFolder
 from pdrn.app.studying import numbers, require, scanned
 
 EXAMPLES = """\b
@@ -30,6 +30,7 @@ def study(
     seeds: Annotated[int, typer.Option(min=1, help="How many times, each from another seed.")] = 1,
     bits: Annotated[int, typer.Option(min=1, max=24, help="Bit depth of the quantizer.")] = 5,
     frame_length: Annotated[int, typer.Option(min=8, help="Samples of a frame.")] = 1024,
+    sample_rate: CorpusRate = 0,
     batches: Annotated[int, typer.Option(min=1, help="Batches of an epoch, but for neighbours.")] = 500,
     threads: Annotated[int, typer.Option(min=0, help="0: what is fastest just now.")] = 0,
     out: RunsFolder = Path("runs"),
@@ -48,7 +49,7 @@ def study(
     from pdrn.study.machine import fastest_threads
     from pdrn.study.train import train
 
-    index, threads = scanned(corpus), threads or fastest_threads()
+    index, threads = scanned(corpus, sample_rate_hz=sample_rate), threads or fastest_threads()
     layers, learning_rates = numbers(depths, int, "depths"), numbers(rates, float, "rates")
     least = 2 if what == "iterating" else 1
     if not learning_rates or not layers or min(layers) < least:
@@ -60,6 +61,7 @@ def study(
         networks = entrants.extrapolation(frame_length, bits, layers, batches)
     else:
         networks = entrants.iterating(frame_length, bits, layers, batches)
+    networks = comparison.at_rate(networks, sample_rate)
     asked = {
         "networks": [entrant.name for entrant in networks],
         "corpus": index.folder.resolve().name,
@@ -69,6 +71,8 @@ def study(
         "epochs": epochs,
         "batches": batches,
     }
+    if sample_rate:
+        asked["sample_rate_hz"] = sample_rate
     known = load_comparisons(out).get(what, {})
     if known.get("asked") != asked:
         equal = (epochs * batches,) * len(networks)

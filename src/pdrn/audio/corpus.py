@@ -120,9 +120,7 @@ class Corpus:
     def __post_init__(self) -> None:
         rates = sorted({entry.sample_rate_hz for entry in self.entries})
         if len(rates) > 1 and self.sample_rate_hz is None:
-            raise AudioError(
-                f"{self.folder} holds sound at {rates} Hz; say to which sample_rate_hz to resample"
-            )
+            raise AudioError(f"{self.folder} holds sound at {rates} Hz; say to which sample rate to resample")
 
     @property
     def checksum(self) -> str:
@@ -135,6 +133,10 @@ class Corpus:
         if name not in SPLITS:
             raise ValueError(f"the splits are {', '.join(SPLITS)}; there is no {name!r}")
         return tuple(entry for entry in self.entries if entry.split == name)
+
+    def length(self, entry: Entry) -> int:
+        """Return how many samples the signal of a file has; where it is resampled, give or take one."""
+        return round(entry.frames * (self.sample_rate_hz or entry.sample_rate_hz) / entry.sample_rate_hz)
 
     def signal(self, entry: Entry, dtype: DTypeLike = np.float64) -> FloatArray:
         """Read one file as a mono signal with a peak of 1, checking that it is what was indexed."""

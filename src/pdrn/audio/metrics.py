@@ -18,6 +18,8 @@ from pdrn.audio.frames import cut
 Signals = FloatArray | Sequence[FloatArray]
 Signal64 = NDArray[np.float64]
 
+PESQ_BANDS = {8000: "nb", 16000: "wb"}
+
 
 def _pairs(references: Signals, estimates: Signals) -> list[tuple[Signal64, Signal64]]:
     """Return the signals in pairs, refusing none at all, unequal lengths and empty ones."""
@@ -160,24 +162,35 @@ def log_spectral_distance(
     return _mean(measure, references, estimates)
 
 
-def pesq_wb(references: Signals, estimates: Signals, sample_rate_hz: int) -> float:
-    """Return wide-band PESQ (ITU-T P.862.2, 1.04 to 4.64), the mean over the signals; 16 kHz only."""
-    if sample_rate_hz != 16000:
-        raise ValueError(f"wide-band PESQ is defined at 16000 Hz, got {sample_rate_hz}; resample first")
+def pesq(references: Signals, estimates: Signals, sample_rate_hz: int) -> float:
+    """Return PESQ, the mean over the signals: of the band that it is defined for at this rate.
+
+    At 16 kHz that is the wide band (ITU-T P.862.2, at most 4.64), at 8 kHz the narrow one (P.862.1, at most
+    4.55); the two are not to be compared.
+    """
+    check_pesq(sample_rate_hz)
     try:
-        from pesq import pesq
+        from pesq import pesq as measure_pesq
     except ImportError as error:
         raise ImportError("PESQ needs the extra of this package: pip install 'pdrn[metrics]'") from error
 
     def measure(reference: Signal64, estimate: Signal64) -> float:
         try:
-            return float(pesq(sample_rate_hz, reference, estimate, "wb"))
+            return float(measure_pesq(sample_rate_hz, reference, estimate, PESQ_BANDS[sample_rate_hz]))
         except (RuntimeError, ValueError) as error:
             raise ValueError(
                 "PESQ needs a quarter of a second or more with speech in both signals; leave such signals out"
             ) from error
 
     return _mean(measure, references, estimates)
+
+
+def check_pesq(sample_rate_hz: int) -> None:
+    """Refuse a rate that PESQ is not defined at."""
+    if sample_rate_hz not in PESQ_BANDS:
+        raise ValueError(
+            f"PESQ is defined at 8000 and 16000 Hz, and this is {sample_rate_hz} Hz; leave it out or resample"
+        )
 
 
 def stoi(references: Signals, estimates: Signals, sample_rate_hz: int) -> float:

@@ -47,6 +47,16 @@ class Entrant:
         return ", ".join(f"{heading} {label}" for heading, label in self.labels.items())
 
 
+def at_rate(entrants: Sequence[Entrant], sample_rate_hz: int) -> tuple[Entrant, ...]:
+    """Return networks for a corpus that is resampled to this rate, or not (0)."""
+
+    def resampled(config: Config) -> Config:
+        data = dataclasses.replace(config.data, sample_rate_hz=sample_rate_hz)
+        return dataclasses.replace(config, data=data)
+
+    return tuple(dataclasses.replace(each, config=resampled(each.config)) for each in entrants)
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Networks, and how long, with which learning rates and from which seeds each of them is trained."""
@@ -109,7 +119,7 @@ class Outcome:
 
 def check(corpus: Corpus) -> None:
     """Refuse a corpus whose test set could not be measured when all runs are done."""
-    if not any(entry.frames >= FRAME_LENGTH for entry in corpus.split("test")):
+    if not any(corpus.length(entry) >= FRAME_LENGTH for entry in corpus.split("test")):
         raise without_a_frame(corpus, "test", FRAME_LENGTH)
 
 

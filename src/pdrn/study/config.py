@@ -112,10 +112,15 @@ class Data:
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss (4.2): the mean squared error, plus ``regularisation`` times a sum of squares of weights."""
+    """The loss (4.2): the mean squared error, plus ``regularisation`` times a sum of squares of weights.
+
+    Beyond the paper, ``spectral`` times a distance of spectra is added.
+    """
 
     relative: bool = False
     """Divide each segment's error by that of the quantized segment, so that loud ones do not rule."""
+    spectral: float = 0.0
+    """How much the mean distance of logarithmic spectra counts beside the error; see `pdrn.study.spectra`."""
     regularisation: float = 0.0
     """The paper's lambda."""
     regularised: Literal["kernels", "all"] = "kernels"
@@ -124,7 +129,8 @@ class Loss:
     """Gradients go through so many last layers, which saves memory; 0 is all. For tied networks."""
 
     def __post_init__(self) -> None:
-        _require(0 <= self.regularisation < math.inf, "regularisation must be a number >= 0")
+        for name in ("spectral", "regularisation"):
+            _require(0 <= getattr(self, name) < math.inf, f"{name} must be a number >= 0")
         _require(self.last_layers >= 0, "last_layers cannot be negative")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from pdrn.audio.corpus import Corpus
-from pdrn.audio.metrics import mse, pesq_wb, snr, snr_pooled, stoi
+from pdrn.audio.metrics import check_pesq, mse, pesq, snr, snr_pooled, stoi
 from pdrn.audio.quantizers import MidRise
 from pdrn.study.data import without_a_frame
 from pdrn.study.methods import Method, method_named
@@ -49,10 +49,8 @@ def check_hearing(hearing: Collection[str], sample_rate_hz: int) -> None:
             raise ValueError(
                 f"{name} needs {HEARING[name]}, which is not installed: pip install 'pdrn[metrics]'"
             )
-    if "pesq" in hearing and sample_rate_hz != 16000:
-        raise ValueError(
-            f"pesq is defined at 16000 Hz, and the corpus has {sample_rate_hz}; leave it out or resample"
-        )
+    if "pesq" in hearing:
+        check_pesq(sample_rate_hz)
 
 
 def evaluate(
@@ -96,6 +94,6 @@ def evaluate(
             files=len(signals),
             frames=sum(len(signal) for signal in signals) // frame_length,
             corpus_sha256=corpus.checksum,
-            pesq=pesq_wb(signals, restored, sample_rate_hz) if "pesq" in hearing else None,
+            pesq=pesq(signals, restored, sample_rate_hz) if "pesq" in hearing else None,
             stoi=stoi(signals, restored, sample_rate_hz) if "stoi" in hearing else None,
         )

@@ -19,6 +19,7 @@ from pdrn.study.data import Array, Examples
 from pdrn.study.machine import MatrixProducts
 from pdrn.study.processes import ALONE, Processes
 from pdrn.study.runs import Tensors
+from pdrn.study.spectra import RESOLUTIONS, spectral_distance
 
 STEPS_PER_AVERAGE = 8
 """The average follows the weights at each of so many first steps, then after so many at a time: following at
@@ -73,6 +74,11 @@ class Learner:
     """
 
     def __init__(self, config: Config, total_steps: int, processes: Processes = ALONE) -> None:
+        if config.loss.spectral and config.data.length < max(RESOLUTIONS):
+            least = max(RESOLUTIONS)
+            raise ValueError(
+                f"loss.spectral takes segments of {least} samples or more; set a longer data.length"
+            )
         self.config, self.total_steps, self.step, self.followed = config, total_steps, 0, 0
         self.processes = processes
         self.architecture: Architecture = config.architecture
@@ -164,17 +170,20 @@ class Learner:
         estimate = self._estimate(weights, cells)
         if not isinstance(self.architecture, PrimalDual):  # its estimates lie in the cells already
             estimate = cells.project(estimate)
-        if not self.config.loss.relative and self.config.data.unit == "full scale":
+        wanted = self.config.loss
+        if not (wanted.relative or wanted.spectral) and self.config.data.unit == "full scale":
             loss = torch.nn.functional.mse_loss(estimate, signal)
             loss.backward()  # type: ignore[no-untyped-call]
             return loss.item(), loss.item()
         errors = (estimate - signal).square().mean(-1)
-        if self.config.loss.relative:
+        steps = upper[:, 0] - lower[:, 0]
+        if wanted.relative:
             noise = ((lower + upper) / 2 - signal).square().mean(-1)
-            unit = (upper[:, 0] - lower[:, 0]).square()
-            loss = (errors / torch.maximum(noise, QUIETEST * unit)).mean()
+            loss = (errors / torch.maximum(noise, QUIETEST * steps.square())).mean()
         else:
             loss = errors.mean()
+        if wanted.spectral:
+            loss = loss + wanted.spectral * spectral_distance(estimate, signal, steps).mean()
         loss.backward()  # type: ignore[no-untyped-call]
         in_full_scale = errors.detach().double() * torch.tensor(examples.scale).square()
         return loss.item(), in_full_scale.mean().item()

@@ -131,9 +131,11 @@ def section(found: Findings, parts: Sequence[str]) -> Section:
     setting = found.setting
     made = {"table1": _table_1, "training": _training, "table2": _table_2}
     grids = [made[part](found) for part in parts]
+    resampled = f", resampled to {setting.sample_rate_hz} Hz" if setting.sample_rate_hz else ""
     return Section(
         f"{setting.recipe.capitalize()} recipe, {setting.bits} bits",
-        f"Corpus {setting.corpus} ({setting.corpus_sha256[:12]}), frames of {setting.frame_length} samples."
+        f"Corpus {setting.corpus} ({setting.corpus_sha256[:12]}){resampled}, "
+        f"frames of {setting.frame_length} samples."
         + _where_the_papers(found, " The paper's figures are those of its own corpus, after 1000 epochs."),
         [grid for grid in grids if grid is not None],
     )

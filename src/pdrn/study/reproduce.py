@@ -48,6 +48,8 @@ class Study:
     """Those to try for networks with regularisation; none leaves these out."""
     lambda_depth: int = 0
     """At how many layers lambda is chosen; 0 is two, or the least that there are."""
+    sample_rate_hz: int = 0
+    """What the corpus is resampled to; 0 leaves it as it is."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -75,13 +77,14 @@ class Study:
         """Return the configuration of one network of the grid."""
         config = config_at(kind, depth, regularisation, self.recipe, self.bits, self.frame_length)
         budget = Budget(epochs=self.epochs) if self.epochs else config.budget
-        return dataclasses.replace(config, seed=self.seed, budget=budget)
+        data = dataclasses.replace(config.data, sample_rate_hz=self.sample_rate_hz)
+        return dataclasses.replace(config, seed=self.seed, budget=budget, data=data)
 
     def check(self, corpus: Corpus, hearing: Collection[str]) -> None:
         """Refuse, before anything is trained, a corpus or measures with which the tables cannot be made."""
         check_hearing(hearing, corpus.sample_rate_hz or corpus.entries[0].sample_rate_hz)
         for split in SPLITS:
-            if not any(entry.frames >= self.frame_length for entry in corpus.split(split)):
+            if not any(corpus.length(entry) >= self.frame_length for entry in corpus.split(split)):
                 raise without_a_frame(corpus, split, self.frame_length)
 
     def first_part(self) -> list[Config]:
@@ -111,7 +114,9 @@ class Study:
     def table(self, corpus: Corpus, out: str | os.PathLike[str]) -> tuple[Setting, Table]:
         """Return Table 1, as far as it was trained."""
         name = corpus.folder.resolve().name
-        setting = Setting(self.recipe, self.bits, self.frame_length, name, corpus.checksum)
+        setting = Setting(
+            self.recipe, self.bits, self.frame_length, name, corpus.checksum, self.sample_rate_hz
+        )
         return setting, tables(runs_in(out)).get(setting, {})
 
 
@@ -144,7 +149,9 @@ def trained(config: Config, corpus: Corpus, out: str | os.PathLike[str], threads
 def multiplications(config: Config, corpus: Corpus) -> float:
     """Count the multiplications of a training run over frames: a gradient costs twice a forward pass."""
     length = config.data.length
-    train, dev = (sum(entry.frames // length for entry in corpus.split(name)) for name in ("train", "dev"))
+    train, dev = (
+        sum(corpus.length(entry) // length for entry in corpus.split(name)) for name in ("train", "dev")
+    )
     return config.budget.epochs * float(config.architecture.products((3 * train + dev, length)))
 
 
@@ -170,7 +177,7 @@ def example(setting: Setting, table: Table, corpus: Corpus) -> dict[str, np.ndar
     for kind in KINDS:
         if result := best(table, kind):
             methods[kind] = network_method(result.run.best(), result.config.data.unit)
-    longest = max(corpus.split("test"), key=lambda entry: entry.frames)
+    longest = max(corpus.split("test"), key=corpus.length)
     rate = corpus.sample_rate_hz or longest.sample_rate_hz
     signal = corpus.signal(longest)[: round(EXAMPLE_SECONDS * rate)]
     quantizer = MidRise(setting.bits, full_scale=True)

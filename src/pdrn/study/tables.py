@@ -24,16 +24,19 @@ class Setting:
     corpus: str = field(compare=False)
     """What its folder is called: one corpus may have several names."""
     corpus_sha256: str
+    sample_rate_hz: int = 0
+    """What the corpus was resampled to; 0 if it was not."""
 
     @property
     def is_the_papers(self) -> bool:
         """Whether bit depth and frames are those of the paper, so that its figures may stand beside."""
-        return (self.bits, self.frame_length) == (paper.BITS, paper.FRAME_LENGTH)
+        return (self.bits, self.frame_length, self.sample_rate_hz) == (paper.BITS, paper.FRAME_LENGTH, 0)
 
     @property
     def name(self) -> str:
         """A name for files about it."""
-        return f"{self.recipe}-{self.bits}-bits-{self.frame_length}-{self.corpus_sha256[:8]}"
+        resampled = f"-{self.sample_rate_hz}-Hz" if self.sample_rate_hz else ""
+        return f"{self.recipe}-{self.bits}-bits-{self.frame_length}-{self.corpus_sha256[:8]}{resampled}"
 
 
 @dataclass(frozen=True, order=True)
@@ -88,7 +91,12 @@ def tables(runs: Iterable[Run]) -> dict[Setting, Table]:
             continue
         data = config.data
         setting = Setting(
-            config.recipe, int(data.bits[0]), data.length, record["corpus"], record["corpus_sha256"]
+            config.recipe,
+            int(data.bits[0]),
+            data.length,
+            record["corpus"],
+            record["corpus_sha256"],
+            data.sample_rate_hz,
         )
         result, table = Result(run, config, run.whole_log()), found.setdefault(setting, {})
         if place not in table or _rank(result) > _rank(table[place]):
@@ -111,7 +119,8 @@ def place_of(config: Config) -> Place | None:
     for kind in KINDS:
         bits, length = int(config.data.bits[0]), config.data.length
         wanted = config_at(kind, network.depth, regularisation, config.recipe, bits, length)
-        if dataclasses.replace(config, budget=wanted.budget, seed=wanted.seed) == wanted:
+        data = dataclasses.replace(config.data, sample_rate_hz=0)
+        if dataclasses.replace(config, budget=wanted.budget, seed=wanted.seed, data=data) == wanted:
             return Place(kind, regularisation > 0, network.depth)
     return None
 

@@ -238,7 +238,7 @@ def _distance(reference: FloatArray, estimate: FloatArray, sample_rate_hz: int) 
     measures = {
         "snr_db": or_none(lambda: metrics.snr_pooled(reference, estimate)),
         "mse": or_none(lambda: metrics.mse(reference, estimate)),
-        "pesq": or_none(lambda: metrics.pesq_wb(*beginning, sample_rate_hz)),
+        "pesq": or_none(lambda: metrics.pesq(*beginning, sample_rate_hz)),
         "stoi": or_none(lambda: metrics.stoi(*beginning, sample_rate_hz)),
     }
     return {name: value if is_finite(value) else None for name, value in measures.items()}

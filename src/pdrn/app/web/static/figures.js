@@ -21,7 +21,7 @@ export function figures(list, facts) {
     rows.push([
       `PESQ${beginning}`,
       number(restored.pesq, 2),
-      `from ${number(quantized.pesq, 2)}; 4.64 is best`,
+      `from ${number(quantized.pesq, 2)}; ${facts.sample_rate_hz === 8000 ? "narrow band, 4.55" : "4.64"} is best`,
     ]);
   }
   if (restored?.stoi != null && quantized.stoi != null) {
