@@ -188,6 +188,14 @@ def test_epochs_are_whole_numbers_in_the_figures(runs):
     assert np.array_equal(ticks, np.round(ticks))
 
 
+def test_epochs_are_on_a_scale_that_shows_short_and_long_runs(runs):
+    (found,) = findings_in(runs)
+    assert figures.curves(found.table, "PDN", True).axes[0].get_xscale() == "linear"
+    place, result = next(iter(found.table.items()))
+    long = dataclasses.replace(result, log=[entry | {"epoch": 6} for entry in result.log])
+    assert figures.curves(found.table | {place: long}, "PDN", True).axes[0].get_xscale() == "log"
+
+
 def test_tables_say_what_was_measured(runs):
     (found,) = findings_in(runs)
     text = markdown(runs)

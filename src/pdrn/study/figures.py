@@ -35,12 +35,18 @@ PALETTE = ("#8a94a3", "#2a78b5", "#c8452e", "#c2800f")
 
 SAMPLES_SHOWN = 80
 
+VERY_DIFFERENT = 5
+"""Numbers of epochs are, if one is more than so many times another."""
+
 
 def curves(table: Table, kind: Kind, with_the_papers: bool) -> Figure:
     """Draw training and development errors over the epochs, without and with regularisation.
 
-    The layout of the paper's figures; on request its minima are marked at the right edge.
+    The layout of the paper's figures; on request its minima are marked at the right edge. Epochs are on a
+    logarithmic scale where some networks had many times those of others.
     """
+    lengths = [result.epochs for result in table.values()]
+    is_wide = max(lengths) > VERY_DIFFERENT * min(lengths)
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(8, 5.6), layout="constrained")
         axes = figure.subplots(2, 2, sharex=True, sharey=True)
@@ -64,7 +70,11 @@ def curves(table: Table, kind: Kind, with_the_papers: bool) -> Figure:
                 words = {"train": "training", "dev": "development"}[split]
                 panel.set_title(f"{words} error, {'with' if regularised else 'without'} regularisation")
                 panel.set_yscale("log")
-                panel.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+                if is_wide:
+                    panel.set_xscale("log")
+                    panel.xaxis.set_major_formatter("{x:g}")
+                else:
+                    panel.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
                 panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
                 panel.yaxis.set_major_formatter("{x:g}")
                 panel.yaxis.set_minor_formatter("")

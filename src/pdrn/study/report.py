@@ -224,7 +224,8 @@ def _pictures(found: Findings, folder: Path) -> list[Picture]:
     drawn = [
         (
             f"curves-{kind.lower()}",
-            f"Training and development errors of the {kind}s.",
+            f"Training and development errors of the {kind}s."
+            + _where_the_papers(found, " Ticks at the right are the paper's smallest ones."),
             figures.curves(found.table, kind, found.setting.is_the_papers),
         )
         for kind in KINDS
