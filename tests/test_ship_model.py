@@ -22,18 +22,17 @@ def checkpoint(tmp_path):
 def shipped(checkpoint, *options):
     folder = checkpoint.parent / "models"
     card = checkpoint.parent / "card.md"
-    main([str(checkpoint), "tiny", "--card", str(card), "--folder", str(folder), *options])
+    given = ["--card", str(card), "--folder", str(folder), "--licence", "CC BY 4.0"]
+    main([str(checkpoint), "tiny", *given, *options])
     return folder
 
 
 def test_it_writes_half_precision_card_and_checksum(checkpoint, monkeypatch):
-    folder = shipped(
-        checkpoint, "--data", "LibriSpeech, CC BY 4.0", "--data", "festvox-ru", "--licence", "MIT"
-    )
+    folder = shipped(checkpoint, "--data", "LibriSpeech, CC BY 4.0", "--data", "festvox-ru")
     assert {file.name for file in folder.iterdir()} == {"tiny.safetensors", "tiny.md", "SHA256SUMS"}
     network, provenance = load(folder / "tiny.safetensors")
     assert provenance.data == "LibriSpeech, CC BY 4.0; festvox-ru"
-    assert (provenance.licence, provenance.seed, provenance.training["epoch"]) == ("MIT", 3, 4)
+    assert (provenance.licence, provenance.seed, provenance.training["epoch"]) == ("CC BY 4.0", 3, 4)
     for name, part in load(checkpoint)[0].weights.items():
         np.testing.assert_array_equal(network.weights[name], part.astype(np.float16))
     monkeypatch.setattr(pretrained, "FOLDER", folder)

@@ -3,7 +3,7 @@
 For example:
   python tools/ship_model.py runs/NAME/best.safetensors speech-large --card card.md --most-bytes 12000000 \
     --data "LibriSpeech, CC BY 4.0 (Panayotov et al. 2015)" \
-    --data "festvox-ru, BSD-like licence (N. V. Shmyrev 2005)"
+    --data "festvox-ru, BSD-like licence (N. V. Shmyrev 2005)" --licence "CC BY 4.0"
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("name")
     parser.add_argument("--card", type=Path, required=True, help="Markdown: data, recipe, figures, limits")
     parser.add_argument("--data", action="append", default=[], help="attribution; may be repeated")
-    parser.add_argument("--licence", default="MIT", help="of the weights")
+    parser.add_argument("--licence", required=True, help="of the weights")
     parser.add_argument("--most-bytes", type=int, default=12_000_000)
     parser.add_argument("--folder", type=Path, default=pretrained.FOLDER)
     given = parser.parse_args(arguments)

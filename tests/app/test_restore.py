@@ -262,6 +262,21 @@ def test_gaps_are_filled_where_told(folder):
     gap = slice(11000, 11032)
     error = read("g_restored.wav").samples[gap] - SIGNAL[gap]
     assert (error**2).mean() < 0.2 * (SIGNAL[gap] ** 2).mean()
+    damaged.astype("<f4").tofile("g.raw")
+    raw = ("--raw", "--rate", RATE, "--bits", 5, "--encoding", "f32le", "g.raw", "h.raw")
+    refused = pdrn("restore", *raw)
+    assert refused.returncode == 1
+    assert "a sample is NaN; where gaps shall be filled in" in refused.stderr
+    assert pdrn("restore", *raw, "--gaps", "--overwrite").returncode == 0
+    error = np.fromfile("h.raw", "<f4")[gap] - SIGNAL[gap]
+    assert (error**2).mean() < 0.2 * (SIGNAL[gap] ** 2).mean()
+
+
+def test_an_input_that_is_not_there_is_what_is_complained_about(folder):
+    done = pdrn("restore", "nothere/", "-o", "new")
+    assert done.returncode == 1
+    assert "nothere" in done.stderr
+    assert "format" not in done.stderr
 
 
 def test_raw_samples_have_the_cells_of_a_file_stored_alike(folder):

@@ -138,3 +138,17 @@ def test_opening_keeps_float32():
     assert (
         Cells(np.zeros(1, np.float32), np.ones(1, np.float32)).opened([True], [False]).lo.dtype == np.float32
     )
+
+
+@given(boxes(), points)
+def test_what_settles_is_between_the_ends_wherever_there_is_something_between(cells, samples):
+    settled = cells.settle(samples)
+    assert cells.contains(settled).all()
+    has_room = np.nextafter(cells.lo, cells.hi) < cells.hi
+    assert ((cells.lo < settled) & (settled < cells.hi))[has_room].all()
+    inside = (cells.lo < samples) & (samples < cells.hi)
+    np.testing.assert_array_equal(settled[inside], samples[inside])
+
+
+def test_what_settles_beside_zero_is_no_tiny_number():
+    assert Cells([0.0], [0.25]).settle([-1.0]) == 0.25 * 2.0**-20

@@ -297,3 +297,33 @@ def test_random_numbers_are_refused(count, seed, dtype):
 def test_silence_and_too_little_evidence_are_refused_with_the_reason(samples, reason):
     with pytest.raises(Undetected, match=reason):
         detect(samples)
+
+
+@pytest.mark.parametrize("bits", range(2, 9))
+def test_silence_that_was_put_into_a_mid_rise_signal_is_no_level(bits):
+    quantizer = MidRise(bits, full_scale=True)
+    heard = quantizer.quantize(LOUD)
+    found = detect(np.concatenate([np.zeros(8000), heard]), full_scale=True)
+    assert (found.kind, found.quantizer.step) == ("mid-rise", quantizer.step)
+    cells = found.cells(np.concatenate([[0.0], heard]))
+    assert (cells.lo[0], cells.hi[0]) == (-quantizer.step / 2, quantizer.step / 2)
+    assert cells[1:].violation(LOUD) == 0
+    assert (found.cells(heard).hi - found.cells(heard).lo <= quantizer.step).all()
+
+
+@pytest.mark.parametrize("places", [[-1, 0, 1], [-1, 0, 1, 2], [-3, -1, 0, 1]])
+def test_zero_among_few_levels_is_a_level(places):
+    observed = np.tile(np.array(places) / 8, 1000)
+    found = detect(observed)
+    assert (found.kind, found.quantizer.step) == ("mid-tread", 1 / 8)
+
+
+@pytest.mark.parametrize("loudest", [0.1, 0.5, 0.99])
+def test_only_levels_at_full_scale_have_wider_cells(loudest):
+    quantizer = MidTread(8, full_scale=True)
+    signal = np.concatenate([loudest * LOUD, LOUD])
+    observed = quantizer.quantize(signal)
+    found = detect(observed[: len(LOUD)], full_scale=True)
+    cells, expected = found.cells(observed), quantizer.cells(quantizer.encode(signal))
+    np.testing.assert_array_equal(cells.lo, expected.lo)
+    np.testing.assert_array_equal(cells.hi, expected.hi)

@@ -213,7 +213,7 @@ def test_a_decoder_that_stops_early_without_an_error_is_noticed(monkeypatch):
         from_bytes(stored(STEREO, "WAV", "PCM_16"))
 
 
-@pytest.mark.parametrize("size", [0xFFFFFFFF, 0x7FFFF000, 0])
+@pytest.mark.parametrize("size", [0xFFFFFFFF, 0x7FFFF000, 0x80000000, 0])
 def test_a_wave_of_unknown_size_as_pipes_have_is_read_to_its_end(size):
     content = bytearray(stored(STEREO[:, 0], "WAV", "PCM_16"))
     content[4:8] = struct.pack("<I", min(size + 36, 0xFFFFFFFF) if size else 8)

@@ -51,7 +51,7 @@ def test_every_sample_comes_out_once_with_its_cell_and_what_is_around_it(
     restored, lo, hi = fed(Blockwise(Average(), block, threads=threads), cells, lengths)
     padded = np.pad(cells.centre, [(0, 0), (4, 2)])
     expected = [np.convolve(row, np.ones(7) / 7, "valid") for row in padded]
-    np.testing.assert_allclose(restored, cells.project(np.array(expected)))
+    np.testing.assert_allclose(restored, cells.settle(np.array(expected)))
     np.testing.assert_array_equal(lo, cells.lo)
     np.testing.assert_array_equal(hi, cells.hi)
 
@@ -98,7 +98,7 @@ def test_a_method_that_leaves_the_cells_is_brought_back():
 
     cells = cells_of(np.zeros((1, 9)))
     restored, *_ = fed(Blockwise(Wild(), 4), cells, [])
-    np.testing.assert_array_equal(restored, cells.hi)
+    np.testing.assert_array_equal(restored, cells.settle(cells.hi))
 
 
 def test_a_flush_begins_anew():

@@ -183,11 +183,21 @@ def test_a_missing_sample_does_not_matter():
     assert Description().levels_of(samples) == whole
 
 
-def test_a_silent_channel_has_the_levels_of_the_other():
-    samples = MidTread(5).quantize(SPEECH)
+@pytest.mark.parametrize("kind", [MidRise, MidTread])
+def test_a_silent_channel_has_the_levels_of_the_other(kind):
+    samples = kind(5).quantize(SPEECH)
     found = Description().levels_of(np.stack([samples, 0 * samples]))
     assert found == Description().levels_of(samples[None])
     assert found.cells(np.zeros(1)).contains(np.zeros(1)).all()
+
+
+@pytest.mark.parametrize("dead", [[-1], [-1, 0]], ids=["still", "toggling"])
+def test_a_dead_channel_has_the_levels_of_the_other(dead):
+    samples = MidTread(8).quantize(SPEECH)
+    still = np.resize(np.array(dead) / 128, len(samples))
+    found = Description().levels_of(np.stack([samples, still]))
+    assert found == Description().levels_of(samples[None])
+    assert found.cells(still).contains(still).all()
 
 
 def test_nothing_but_missing_samples_tells_nothing():

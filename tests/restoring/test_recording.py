@@ -180,3 +180,42 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         peaks.append(int(done.stdout))
     assert peaks[1] < 1.25 * peaks[0]
     assert max(peaks) < 500_000  # kilobytes
+
+
+@pytest.mark.parametrize("kind", [MidRise, MidTread])
+def test_levels_are_told_from_what_comes_after_silence(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(recording, "LOOKED_AT", 4000)
+    monkeypatch.setattr(recording, "BLOCK_LENGTH", 500)
+    observed = np.concatenate([np.zeros(6000), kind(5).quantize(SIGNAL)])
+    write(tmp_path / "a.wav", np.stack([observed, observed]), RATE, subtype="PCM_16")
+    report = Restorer().restore_file(tmp_path / "a.wav", tmp_path / "b.wav", verify=True)
+    assert "a step of 0.0625" in report.levels
+    restored = read(tmp_path / "b.wav").samples[0]
+    assert restored.shape == observed.shape
+    whole = Restorer().restore(observed, RATE, bits=5)
+    np.testing.assert_allclose(restored, whole, atol=1e-6)
+
+
+def test_hours_of_silence_are_not_held_in_memory():
+    pieces = (np.zeros((2, 1 << 15)) for _ in range(1000))
+    taken, telling = recording.beginning_of(pieces)
+    assert len(taken) == 1000
+    assert all(piece.strides == (8, 0) for piece in taken)
+    assert telling.shape == (2, 1 << 15)
+
+
+def test_levels_that_are_not_detected_later_are_named_with_a_remedy(tmp_path, monkeypatch):
+    monkeypatch.setattr(recording, "LOOKED_AT", 1)
+    monkeypatch.setattr(recording, "BLOCK_LENGTH", 3000)
+    write(tmp_path / "a.wav", np.concatenate([MidRise(5).quantize(SIGNAL), SIGNAL]), RATE, subtype="PCM_16")
+    with pytest.raises(AudioError, match="not all samples have the levels that were told from some, 5 bits"):
+        Restorer().restore_file(tmp_path / "a.wav", tmp_path / "b.wav")
+
+
+@pytest.mark.parametrize("subtype", ["FLOAT", "DOUBLE", "PCM_24"])
+@pytest.mark.parametrize("kind", [MidRise, MidTread])
+def test_what_is_written_has_the_codes_of_what_was_read(tmp_path, kind, subtype):
+    codes = kind(5).encode(SIGNAL)
+    write(tmp_path / "a.wav", kind(5).levels(codes), RATE, subtype="PCM_16")
+    Restorer().restore_file(tmp_path / "a.wav", tmp_path / "b.wav", subtype=subtype, bits=5)
+    np.testing.assert_array_equal(kind(5).encode(read(tmp_path / "b.wav").samples), codes)

@@ -52,7 +52,10 @@ def plan(
     if output == "-" and not single:
         raise Mistake("only one file can go to standard output; name a folder for the others")
     if single and output is not None and not (output.endswith(os.sep) or os.path.isdir(output)):
-        return [Job(str(found[0][0]), _writable(output, subtype))]
+        source = str(found[0][0])
+        if not os.path.exists(source):
+            return [Job(source, output)]  # which fails, and not for what the output is called
+        return [Job(source, _writable(output, subtype))]
     if output is not None and not os.path.isdir(output) and _is_file_name(output):
         raise Mistake(f"{output} is a file; name a folder for several outputs")
     jobs = {}

@@ -71,7 +71,7 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
     names = [name for name in rows[0] if any(row[name] is not None for row in rows)]
     for name in names:
         heading = name.removesuffix("_db").replace("_", " ") + (" / dB" if name.endswith("_db") else "")
-        table.add_column(heading, justify="left" if name == "file" else "right")
+        table.add_column(heading, justify="left" if name == "file" else "right", overflow="fold")
     for row in rows:
         cells = (row[name] for name in names)
         table.add_row(

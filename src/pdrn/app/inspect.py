@@ -44,6 +44,8 @@ def inspect(files: Files, json: Json = False) -> None:
 
 
 def _facts(file: Path) -> dict[str, Any]:
+    from itertools import chain
+
     import numpy as np
 
     from pdrn.audio.detection import Undetected
@@ -51,16 +53,14 @@ def _facts(file: Path) -> dict[str, Any]:
     from pdrn.restoring.description import Description
     from pdrn.restoring.levels import step_of
     from pdrn.restoring.method import in_words
-    from pdrn.restoring.recording import LOOKED_AT
+    from pdrn.restoring.recording import beginning_of
     from pdrn.restoring.restorer import Restorer
 
     frames, peak, at_peak = 0, 0.0, 0
-    head: list[Any] = []
     with opened(file) as (header, sounds):
-        for sound in sounds:
-            rows = np.atleast_2d(sound.samples)
-            if frames * header.channels < LOOKED_AT:
-                head.append(rows)
+        pieces = (np.atleast_2d(sound.samples) for sound in sounds)
+        head, telling = beginning_of(pieces)
+        for rows in chain(head, pieces):
             frames += rows.shape[-1]
             highest = float(np.abs(rows).max())
             if highest > peak:
@@ -68,7 +68,7 @@ def _facts(file: Path) -> dict[str, Any]:
             at_peak += int(np.count_nonzero(np.abs(rows) == peak))
     levels = advice = restored_by = None
     try:
-        found = Description().levels_of(np.concatenate(head, axis=-1), header.subtype)
+        found = Description().levels_of(telling, header.subtype)
         method = Restorer().method_for(header.sample_rate_hz, step_of(found))
         levels, restored_by = str(found), in_words(method.name, method.model)
     except Undetected as reason:

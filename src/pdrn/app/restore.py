@@ -30,8 +30,8 @@ For example:
   pdrn restore old/ -o new/ --manifest new.jsonl --engine ray --address auto
   pdrn restore speech.wav --method cp -o sparse.wav
   pdrn restore call.wav -o - --law mulaw | play -
-  arecord -t raw -f S16_LE -r 16000 |
-    pdrn restore --raw --rate 16000 --bits 5 - - > restored.f32"""
+  arecord -t raw -f U8 -r 16000 |
+    pdrn restore --raw --rate 16000 --encoding u8 --bits 8 - - > restored.f32"""
 
 
 TEMPLATE = "{stem}_restored{ext}"
@@ -64,7 +64,11 @@ def restore(
     ] = None,
     iterations: Annotated[
         int | None,
-        typer.Option(min=1, max=10000, help="Iterations of Chambolle-Pock, instead of what is tuned."),
+        typer.Option(
+            min=1,
+            max=10000,
+            help="Iterations of Chambolle-Pock, instead of what is tuned; no network, unless --method both.",
+        ),
     ] = None,
     mix: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="From 0, the centres of the cells, to 1, all of it.")

@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 FloatArray = NDArray[np.floating[Any]]
 
+_MARGIN = 2.0**-20
+
 
 @dataclass(frozen=True, eq=False)
 class Cells:
@@ -80,6 +82,28 @@ class Cells:
         if np.isnan(x).any():
             raise ValueError("a sample is NaN and no point of a cell is nearest to it; check what made it")
         return np.asarray(np.clip(x, self.lo, self.hi))
+
+    def settle(self, samples: ArrayLike) -> FloatArray:
+        """Return the points nearest to the samples between the ends of the cells, and not at an end.
+
+        An end belongs to two cells; a millionth of the width from it, a number has one code, whichever way
+        it is rounded again. Only cells without a number between keep to their ends.
+
+        >>> Cells([0.25], [0.5]).settle([0.7]) < 0.5
+        array([ True])
+        """
+        settled = self.project(samples)
+        at_end = (settled == self.lo) | (settled == self.hi)
+        if at_end.any():
+            settled[at_end] = self[at_end]._between(settled[at_end])
+        return settled
+
+    def _between(self, samples: FloatArray) -> FloatArray:
+        width = self.hi - self.lo
+        margin = np.where(np.isfinite(width), width * self.lo.dtype.type(_MARGIN), 0)
+        lo = np.maximum(self.lo + margin, np.nextafter(self.lo, self.hi))
+        hi = np.minimum(self.hi - margin, np.nextafter(self.hi, self.lo))
+        return np.where(lo <= hi, np.clip(samples, lo, hi), samples)
 
     def contains(self, samples: ArrayLike) -> NDArray[np.bool_]:
         """Tell for each sample whether it lies in its cell."""

@@ -16,7 +16,7 @@ _MOST_CHUNKS = 10_000
 
 def _is_unknown(length: int) -> bool:
     """Tell whether this is what writers to a pipe put where they cannot know the size yet."""
-    return length == 0 or length >= 0xFFFF_F000 or 0x7FFF_F000 <= length <= 0x7FFF_FFFF
+    return length == 0 or length >= 0xFFFF_F000 or 0x7FFF_F000 <= length <= 0x8000_0000
 
 
 def is_known(start: bytes) -> bool:

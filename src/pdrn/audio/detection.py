@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pdrn.audio.cells import Cells
-from pdrn.audio.evidence import companding_of, flaw
+from pdrn.audio.evidence import companding_of, flaw, zero_is_silence
 from pdrn.audio.g711 import ALaw, MuLaw
 from pdrn.audio.quantizers import MidRise, MidTread, numbers
 
@@ -79,20 +79,33 @@ class Detection:
     def cells(self, samples: ArrayLike) -> Cells:
         """Return the cells of samples that show this quantizer's levels, widened by the slack.
 
-        They may reach beyond those that it was detected from: a recording's start serves for the rest.
+        They may reach beyond those that it was detected from: a recording's start serves for the rest. Zero
+        among the levels of a mid-rise quantizer is silence that was put in, half a step to either side.
         """
+        x = numbers(samples)
         if isinstance(self.quantizer, MuLaw | ALaw):
-            cells = self._cells_of_g711(self.quantizer, numbers(samples))
+            cells = self._cells_of_g711(self.quantizer, x)
         else:
-            boundless = replace(self.quantizer, bits=32)
-            codes = boundless.codes_of(samples)
-            cells = boundless.cells(codes)
-            if not self.full_scale:
-                cells = cells.opened(codes <= self.outermost[0], codes >= self.outermost[1])
-            elif self.kind != "mid-rise":  # full scale may be half a step above the highest level's cell
-                top = (codes >= self.outermost[1]) * self.quantizer.step / 2
-                cells = Cells(cells.lo, cells.hi + top)
+            cells = self._cells_of_uniform(self.quantizer, x)
         return Cells(cells.lo - self.slack, cells.hi + self.slack)
+
+    def _cells_of_uniform(self, quantizer: MidTread | MidRise, samples: Values) -> Cells:
+        silent = samples == 0 if self.kind == "mid-rise" else np.zeros(samples.shape, np.bool_)
+        boundless = replace(quantizer, bits=32)
+        codes = boundless.codes_of(np.where(silent, quantizer.step / 2, samples))
+        cells = boundless.cells(codes)
+        if not self.full_scale:
+            cells = cells.opened(codes <= self.outermost[0], codes >= self.outermost[1])
+        elif self.kind != "mid-rise":
+            # The highest of all levels has half a step more up to full scale, the lowest as much less.
+            top, bottom = codes == quantizer.highest, codes == quantizer.lowest
+            is_plain = (quantizer.limit, quantizer.offset) == (1.0, 0.0)  # as far as can be told
+            lo = np.where(bottom & is_plain, -quantizer.limit, cells.lo)
+            cells = Cells(lo, cells.hi + top * quantizer.step / 2)
+        if not silent.any():
+            return cells
+        half = quantizer.step / 2
+        return Cells(np.where(silent, -half, cells.lo), np.where(silent, half, cells.hi))
 
     def _cells_of_g711(self, law: MuLaw | ALaw, samples: Values) -> Cells:
         codes = replace(law, full_scale=False).encode((samples - self.shift) / self.gain)
@@ -203,6 +216,11 @@ def _judge(grid: _Grid, values: Values, counts: NDArray[np.intp], full_scale: bo
         kind = "mu-law" if isinstance(law, MuLaw) else "A-law"
         outermost = int(law.encode(levels[0])), int(law.encode(levels[-1]))
         found = Detection(kind, law, 8, 1 - doubt, slack, outermost, full_scale, gain, shift)
+    elif zero_is_silence(places, counts, values == 0):
+        heard = values != 0
+        doubt = min(grid.doubt, 2.0 ** (2 - int(heard.sum())))  # that all of them are odd
+        apart = replace(grid, step=2 * grid.step, level=float(values[heard][0]), doubt=doubt)
+        return _judge(apart, values[heard], counts[heard], full_scale)
     else:
         reason = flaw(places, counts)
         if reason:

@@ -16,6 +16,7 @@ Counts = NDArray[np.intp]
 _NEARLY_ALL = 0.999
 _PRIMES = (2, 3, 5, 7, 11, 13)
 _DENSE = 30  # a level that a dense part of the histogram reaches this often is not missed by chance
+_LEAST_LEVELS = 4  # fewer may be odd by chance
 _MOST_HOLES = 0.02
 _MOST_ROUGHNESS = 0.25
 _STRETCHES = (1, 2, 4, 8)
@@ -61,6 +62,19 @@ def companding_of(places: Places, full_scale: bool) -> tuple[MuLaw | ALaw | None
                 levels = (starts[matches[0]] + wanted + outputs[0]) / unit
                 best = (law, levels, doubt)
     return best
+
+
+def zero_is_silence(places: Places, counts: Counts, at_zero: NDArray[np.bool_]) -> bool:
+    """Tell whether zero was put in among the levels of a mid-rise quantizer, of which it is none.
+
+    All other levels are then odd numbers of half steps from it. Those of a quantizer that has zero would be
+    even ones too, unless there are next to none.
+    """
+    others = ~at_zero
+    if at_zero.sum() != 1 or others.sum() < _LEAST_LEVELS:
+        return False
+    is_odd = (places[others] - places[at_zero]) % 2 == 1
+    return bool(is_odd.all()) and counts[others].sum() >= _DENSE * others.sum()
 
 
 def flaw(places: Places, counts: Counts) -> str | None:

@@ -176,7 +176,7 @@ def _sounds(
         samples = block[:, 0] if header.channels == 1 else block.T
         yield Sound(samples, header.sample_rate_hz, header.subtype)
     if done == 0:
-        raise AudioError(f"{name} holds no samples; there is nothing to do")
+        raise AudioError(f"{name} holds no samples, or its header was never completed; record it again")
     if header.frames is not None and done < header.frames:
         raise AudioError(f"{name} ends at frame {done} of {header.frames}; get the whole file")
 

@@ -45,8 +45,8 @@ def settle(samples: ArrayLike, cells: Cells | None = None, subtype: str = "PCM_2
     samples : array_like
         In [-1, 1] for the PCM subtypes, unless cells say where they belong.
     cells : Cells, optional
-        Of the samples' shape. Each sample goes to the nearest point of the grid that lies in its cell; on
-        PCM grids a cell's upper end belongs to its neighbour, so that what is written has its code again.
+        Of the samples' shape. Each sample goes to the nearest point of the grid that lies in its cell; a
+        cell's upper end belongs to its neighbour, so that what is written has its code again.
     subtype : str
         PCM_S8, PCM_U8, PCM_16, PCM_24, PCM_32, FLOAT or DOUBLE.
 
@@ -75,7 +75,7 @@ def settle(samples: ArrayLike, cells: Cells | None = None, subtype: str = "PCM_2
         stored = x.astype(np.float32) if subtype == "FLOAT" else x
     if cells is not None:
         try:
-            stored = cells.astype(stored.dtype).project(stored)
+            stored = cells.astype(stored.dtype).settle(stored)
         except ValueError as error:
             raise AudioError(f"FLOAT is too coarse: {error} and write DOUBLE") from error
     if not np.isfinite(stored).all():
@@ -285,5 +285,6 @@ def format_of(target: Target) -> str:
     except KeyError:
         known = ", ".join(FORMAT_OF_SUFFIX)
         raise AudioError(
-            f"{target} does not tell a format that can be written; end it in one of {known}"
+            f"{target} does not tell a format that can be written; end it in one of {known}, "
+            "or in / for a folder"
         ) from None

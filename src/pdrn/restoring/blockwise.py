@@ -174,5 +174,5 @@ def _silence(channels: int, length: int) -> Cells:
 
 def _mixed(cells: Cells, samples: FloatArray, mix: float) -> FloatArray:
     """Return a point of each cell on the way from its centre to the sample."""
-    inside = cells.project(samples.astype(np.float64))
-    return inside if mix == 1 else cells.project((1 - mix) * cells.centre + mix * inside)
+    inside = cells.settle(samples.astype(np.float64))
+    return inside if mix == 1 else cells.settle((1 - mix) * cells.centre + mix * inside)

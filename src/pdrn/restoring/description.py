@@ -147,10 +147,10 @@ class Description:
                 raise Undetected(f"the levels cannot be told, pass bits, step or law: {reason}") from reason
         try:
             named.cells(known)
-        except ValueError:
+        except ValueError as error:
             shifted = self._shifted(known)
             if shifted is None:
-                raise
+                raise ValueError(f"{error}, or leave it out to have it detected") from error
             return shifted if self.clip_at is None else ClippedLevels(shifted, self.clip_at)
         return self._ended(named)
 
@@ -168,11 +168,17 @@ class Description:
 
 
 def _telling(samples: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the channels that tell levels, not silent ones unless all are, with known samples alone."""
-    heard = samples[(np.abs(samples) > 0).any(-1)]
-    if not len(heard):
+    """Return the channels that tell levels, not dead ones unless all are, with known samples alone."""
+    heard = [row for row in samples if _has_three_values(row[~np.isnan(row)])]
+    if not heard:
         return samples[~np.isnan(samples)]
     return np.stack([np.where(np.isnan(row), row[~np.isnan(row)][0], row) for row in heard])
+
+
+def _has_three_values(samples: NDArray[np.float64]) -> bool:
+    """Tell whether there are more values than in a channel without sound, whose last bit may toggle."""
+    others = samples[samples != samples[:1]]
+    return bool((others != others[:1]).any())
 
 
 def _detected(samples: NDArray[np.float64]) -> DetectedLevels:

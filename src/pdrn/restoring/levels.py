@@ -71,8 +71,7 @@ class UniformLevels:
         off |= np.abs(x) > rise.limit + self.step
         if off.any():
             raise ValueError(
-                f"{x[off][0]:.6g} is no level of {self} like the others; name another bit depth or step, "
-                "or leave it out to have it detected"
+                f"{x[off][0]:.6g} is no level of {self} like the others; name another bit depth or step"
             )
         between = rise.cells(rise.codes_of(np.where(odd & ~beyond, x, self.step / 2)))
         at = tread.cells(tread.codes_of(np.where(odd | beyond, 0.0, x)))
@@ -117,7 +116,13 @@ class DetectedLevels:
 
     def cells(self, samples: ArrayLike) -> Cells:
         """Return the cells that the detected quantizer gives the samples."""
-        return self.found.cells(samples)
+        try:
+            return self.found.cells(samples)
+        except ValueError as error:
+            raise ValueError(
+                f"not all samples have the levels that were told from some, {self}; name the levels, or "
+                "restore the parts, or the channels, by themselves"
+            ) from error
 
     def __str__(self) -> str:
         found = self.found

@@ -21,12 +21,15 @@ from pdrn.restoring.blockwise import Blockwise, Progress
 from pdrn.restoring.description import Description
 from pdrn.restoring.levels import BoundedLevels, ClippedLevels, Levels, cells_of, step_of
 
+Rows = NDArray[np.float64]
+"""Samples of all channels, shape (channels, frames)."""
+
 Blocks = Callable[[int, float | None], Blockwise]
 """Gives what restores sound of a sample rate whose cells all have one width, or differ (None)."""
 
 BLOCK_LENGTH = 1 << 15
 LOOKED_AT = 1 << 20
-"""From so many samples at the beginning the levels are told."""
+"""From so many samples the levels are told, the first ones after silence."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +81,12 @@ def restore_file(
     try:
         with opened(source, BLOCK_LENGTH, gaps=gaps) as (header, sounds):
             rate, total = header.sample_rate_hz, header.frames
-            head = list(_head(sounds))
+            pieces = (_rows(sound) for sound in sounds)
+            head, telling = beginning_of(pieces)
             subtype = subtype or deeper(header.subtype, format_of(target))
-            samples = np.concatenate([_rows(sound) for sound in head], axis=-1)
-            levels = fitting(description.levels_of(samples, header.subtype), subtype)
+            levels = fitting(description.levels_of(telling, header.subtype), subtype)
             restoring = blocks_for(rate, None if gaps else step_of(levels))
-            cells = (cells_of(_rows(sound), levels) for sound in itertools.chain(head, sounds))
+            cells = (cells_of(rows, levels) for rows in itertools.chain(head, pieces))
             with writer(
                 target,
                 rate,
@@ -115,6 +118,26 @@ def restore_file(
     )
 
 
+def beginning_of(pieces: Iterator[Rows]) -> tuple[list[Rows], Rows]:
+    """Take as many pieces as levels are told from; return them, and the samples that tell.
+
+    Silence before anything is heard does not tell, and takes no memory, however long it is.
+    """
+    taken, telling = list[Rows](), list[Rows]()
+    seen = 0
+    for rows in pieces:
+        first = rows[:, :1].copy()
+        if not telling and (rows == first).all():
+            taken.append(np.broadcast_to(first, rows.shape))
+            continue
+        taken.append(rows)
+        telling.append(rows)
+        seen += rows.size
+        if seen >= LOOKED_AT:
+            break
+    return taken, np.concatenate(telling or taken[-1:], axis=-1)
+
+
 def deeper(subtype: str, format: str) -> str:
     """Return how to store what was restored from this subtype: with room between its levels, and above.
 
@@ -142,18 +165,8 @@ def _is_pipe(place: Source | Target) -> bool:
     return os.path.exists(place) and not os.path.isfile(place)
 
 
-def _rows(sound: Sound) -> NDArray[np.float64]:
+def _rows(sound: Sound) -> Rows:
     return np.atleast_2d(sound.samples)
-
-
-def _head(sounds: Iterator[Sound]) -> Iterator[Sound]:
-    """Yield as many sounds as levels are told from."""
-    seen = 0
-    for sound in sounds:
-        yield sound
-        seen += sound.samples.size
-        if seen >= LOOKED_AT:
-            return
 
 
 def _verify(source: Source, target: Target, levels: Levels, gaps: bool, written: BinaryIO) -> None:

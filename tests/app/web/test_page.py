@@ -88,7 +88,7 @@ def test_upload_restore_switch_and_download(page, tmp_path):
     page.click("#play")
     for name in ("original", "quantized", "restored"):
         ear(page, name).click()
-        expect(ear(page, name)).to_have_attribute("aria-checked", "true")
+        expect(ear(page, name)).to_have_attribute("aria-pressed", "true")
         expect(page.locator("#play")).to_have_attribute("aria-label", "Pause")
     page.click("#play")
     page.click("#loop")
@@ -129,7 +129,7 @@ def test_settings_restore_anew(page):
     page.locator("label", has_text="µ-law").click()
     expect(page.locator("#figures")).to_contain_text("mu-law")
     page.locator("label", has_text="As it is").click()
-    expect(page.locator("#message")).to_contain_text("The levels cannot be told")
+    expect(page.locator("#message")).to_contain_text("The levels of this sound cannot be told")
     page.locator("label", has_text=re.compile("^Bits")).click()
     page.locator("#bits").fill("2")
     expect(page.locator("#figures")).to_contain_text("2 bits")
@@ -144,10 +144,26 @@ def test_settings_restore_anew(page):
     page.locator("#bits").fill("4")
 
 
+def test_what_fails_leaves_name_and_sound_of_what_is_shown(page):
+    take(page, b"no sound at all", "broken.wav")
+    expect(page.locator("#message")).to_contain_text("is no WAV")
+    expect(page.locator("#source-name")).to_have_text("tone.wav")
+
+
+def test_letters_do_nothing_where_keys_are_switched_off(page):
+    ear(page, "restored").click()
+    page.locator("#keys").uncheck()
+    page.keyboard.press("1")
+    expect(ear(page, "restored")).to_have_attribute("aria-pressed", "true")
+    page.locator("#keys").check()
+    page.keyboard.press("1")
+    expect(ear(page, "original")).to_have_attribute("aria-pressed", "true")
+
+
 def test_the_page_by_keys_alone(page):
     page.locator("#bits").focus()
     page.keyboard.press("1")
-    expect(ear(page, "original")).to_have_attribute("aria-checked", "true")
+    expect(ear(page, "original")).to_have_attribute("aria-pressed", "true")
     page.locator("#waveform").focus()
     page.keyboard.press("l")
     expect(page.locator("#loop")).to_have_attribute("aria-pressed", "true")
@@ -193,7 +209,7 @@ def test_the_blind_test_keeps_a_score(page):
     page.click("#loop")
     page.click("[data-abx=x]")
     expect(page.locator("#play")).to_have_attribute("aria-label", "Pause")
-    assert page.locator("[data-ear][aria-checked=true]").count() == 0
+    assert page.locator("[data-ear][aria-pressed=true]").count() == 0
     for number in (1, 2):
         page.click("[data-answer=a]")
         expect(page.locator("#abx-score")).to_have_text(re.compile(f"X was [AB].*of {number} right"))
@@ -234,7 +250,7 @@ def test_a_phone_has_room_for_all_of_it(page):
     )
     assert min(heights) >= 36
     ear(page, "quantized").tap()
-    expect(ear(page, "quantized")).to_have_attribute("aria-checked", "true")
+    expect(ear(page, "quantized")).to_have_attribute("aria-pressed", "true")
     page.set_viewport_size(before)
 
 

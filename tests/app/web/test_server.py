@@ -104,7 +104,7 @@ def test_iterations_lead_to_the_result(server):
         ("explore", b"", {}, "The file is empty"),
         ("explore", wav(tone())[:3000], {}, "This file"),
         ("explore", wav(tone() * 2), {"quantize_bits": 4}, "The sound goes up to 1.2, and full scale is 1"),
-        ("explore", wav(tone()), {}, "The levels cannot be told"),
+        ("explore", wav(tone()), {}, "The levels of this sound cannot be told"),
         ("explore", wav(tone()), {"quantize_bits": 9}, "quantize_bits: input should be less than or"),
         ("explore", wav(tone()), {"bits": 4}, "bits: extra inputs are not permitted"),
         ("explore", wav(tone()), {"quantize_bits": 4, "quantize_law": "alaw"}, "choose one of them"),

@@ -17,15 +17,22 @@ from pdrn.app.web.methods import Choice
 from pdrn.app.web.wishes import Stretch, Wishes
 from pdrn.audio import metrics
 from pdrn.audio.cells import Cells, FloatArray
+from pdrn.audio.detection import Undetected
 from pdrn.audio.files import opened
 from pdrn.audio.system import AudioError
 from pdrn.audio.writing import write
 from pdrn.restoring.averaged import Averaged
+from pdrn.restoring.description import Description
 from pdrn.restoring.learned import LearnedMethod
-from pdrn.restoring.levels import cells_of, step_of
+from pdrn.restoring.levels import Levels, cells_of, step_of
 from pdrn.restoring.method import in_words
 from pdrn.restoring.overlapped import ITERATIONS
 from pdrn.restoring.restorer import Restorer
+
+NAMELESS = (
+    "choose a bit depth or a law to quantize it first, or restore it on the command line, where levels can "
+    "be named"
+)
 
 Report = Callable[[float], None]
 """Told which share of the work is done; may raise to end it."""
@@ -76,7 +83,7 @@ class SoundTask:
             quantized, subtype = np.asarray(quantizer.quantize(samples), np.float64), ""
         else:
             quantized = samples
-        levels = self.wishes.description().levels_of(quantized, subtype)
+        levels = _levels(self.wishes.description(), quantized, subtype)
         cells, step = cells_of(quantized, levels), step_of(levels)
         restorer = self.wishes.restorer(self.choice)
         method = restorer.method_for(rate, step)  # refuses what it is not for, before any answer
@@ -230,6 +237,15 @@ def _figures(done: _Restored) -> Facts | None:
         "restored": _distance(done.original, done.restored, done.sample_rate_hz),
     }
     return {"heard_seconds": HEARD_SECONDS, **figures}
+
+
+def _levels(description: Description, samples: FloatArray, subtype: str) -> Levels:
+    try:
+        return description.levels_of(samples, subtype)
+    except Undetected as error:
+        raise ValueError(
+            f"the levels of this sound cannot be told ({error.__cause__}); {NAMELESS}"
+        ) from error
 
 
 def _distance(reference: FloatArray, estimate: FloatArray, sample_rate_hz: int) -> Facts:

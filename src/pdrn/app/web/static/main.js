@@ -67,7 +67,7 @@ async function restore() {
   const request = new AbortController();
   running = request;
   $("progress").value = 0;
-  say("Restoring …", "busy");
+  say(`Restoring ${sound.name} …`, "busy");
   try {
     const answer = await api.explore(
       sound.content,
@@ -90,6 +90,7 @@ function show(answer) {
   result = { ...answer, sound };
   const { frames, sample_rate_hz: rate, channels } = answer;
   const seconds = frames / rate;
+  $("source-name").textContent = sound.name;
   $("source-facts").textContent =
     `${seconds.toFixed(seconds < 10 ? 2 : 1)} s, ${rate / 1000} kHz` +
     `${channels > 1 ? `, ${channels} channels` : ""}`;
@@ -166,8 +167,6 @@ function take(content, name) {
     return;
   }
   sound = { content, name };
-  $("source-name").textContent = name;
-  $("source-facts").textContent = "";
   restore();
 }
 
@@ -200,19 +199,22 @@ function showPlayer() {
   $("play").setAttribute("aria-label", player.playing ? "Pause" : "Play");
   for (const button of document.querySelectorAll("[data-ear]")) {
     button.disabled = !player.signals?.[button.dataset.ear];
-    button.setAttribute("aria-checked", !player.blind && button.dataset.ear === player.ear);
+    button.setAttribute("aria-pressed", !player.blind && button.dataset.ear === player.ear);
   }
   $("loop").setAttribute("aria-pressed", Boolean(player.loop));
   tick();
 }
 
+let drawing = 0;
+
 function tick() {
+  cancelAnimationFrame(drawing);
   if (!player.signals) return;
   $("clock").textContent =
     `${player.position.toFixed(2)} of ${(player.frames / player.sampleRate).toFixed(2)} s`;
   waveform.playhead = player.position * player.sampleRate;
   waveform.draw();
-  if (player.playing) requestAnimationFrame(tick);
+  if (player.playing) drawing = requestAnimationFrame(tick);
 }
 
 // Wiring
@@ -258,6 +260,7 @@ gestures($("waveform"), $("overview"), view, {
   seek: (sample) => player.seek(sample / player.sampleRate),
   cells: showCells,
   all: () => view.show(0, view.frames),
+  keys: () => $("keys").checked,
 });
 for (const name of ["dragover", "dragleave", "drop"]) {
   document.addEventListener(name, (event) => {
