@@ -197,3 +197,7 @@ def test_a_convolution_sees_every_window_with_every_filter():
 def test_a_convolution_that_makes_no_sense_is_refused(filters, hop, count, message):
     with pytest.raises(ValueError, match=message):
         Convolution(filters, hop, count)
+
+
+def test_the_norm_of_what_is_zero_everywhere_is_zero():
+    assert Convolution(np.zeros((4, 8)), 4, 200).norm == 0

@@ -14,8 +14,10 @@ from pdrn.convex import (
     Box,
     ChambollePock,
     Dense,
+    Functional,
     GaborFrame,
     GroupL21,
+    Identity,
     Problem,
     RestartedHalpern,
     SquaredL2,
@@ -249,3 +251,27 @@ def test_magnitudes_of_a_frame_can_be_made_sparse_instead_of_coefficients():
 def test_nonsense_is_refused_before_any_work(make, reason):
     with pytest.raises(ValueError, match=reason):
         make()
+
+
+def test_a_functional_whose_arrays_cannot_be_found_is_refused():
+    class Huber(Functional):
+        def __init__(self, width):
+            object.__setattr__(self, "width", width)
+
+        def value(self, x):
+            return x.sum(-1)
+
+        def conjugate(self, y):
+            return y.sum(-1)
+
+        def _prox(self, x, step):
+            return x
+
+    with pytest.raises(ValueError, match="F is a Huber, whose arrays cannot be found; make that class"):
+        Problem(Huber(1.0), Zero(), Identity(4), np.zeros(4))
+
+
+def test_a_weight_may_be_an_array_of_no_dimensions():
+    weighted = [Problem(L1(), Zero(), Identity(4), np.ones(4), weight=w) for w in (2.0, np.array(2.0))]
+    one, other = (solve(problem, iterations=3).x for problem in weighted)
+    np.testing.assert_array_equal(one, other)

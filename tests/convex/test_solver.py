@@ -292,7 +292,7 @@ def test_gradients_flow_through_the_unrolled_solver():
     ("call", "reason"),
     [
         (lambda p: solve(p), "say when to stop"),
-        (lambda p: solve(p, iterations=0), "at least one, got 0"),
+        (lambda p: solve(p, iterations=0), "at least 1, got 0"),
         (lambda p: solve(p, iterations=2.5), "whole number"),
         (lambda p: solve(p, iterations=True), "whole number"),
         (lambda p: solve(p, tolerance=-1.0), "tolerance"),
@@ -313,3 +313,10 @@ def test_nonsense_is_refused_before_any_work(call, reason):
     lower, upper = cells(2, 2, 8)
     with pytest.raises(ValueError, match=reason):
         call(dequantization(lower, upper, DCT(8)))
+
+
+def test_numbers_of_iterations_may_be_numpys():
+    lower = np.zeros((2, 8))
+    problem = dequantization(lower, lower + 1, DCT(8))
+    one = solve(problem, iterations=np.int64(5), check_every=np.int32(2), keep_history=True)
+    np.testing.assert_array_equal(one.x, solve(problem, iterations=5).x)

@@ -77,3 +77,11 @@ def test_a_hop_has_one_length():
     running = RunningNetwork(Network.started(PrimalDual(MAP, 2)))
     with pytest.raises(ValueError, match="hops of 4 samples"):
         running.push(np.zeros(5), np.ones(5))
+
+
+@pytest.mark.parametrize("weights", [np.float32, np.float64])
+@pytest.mark.parametrize("cells", [np.float32, np.float64])
+def test_every_hop_has_the_type_of_the_cells(weights, cells):
+    running = RunningNetwork(disturbed(PrimalDual(MAP, depth=2), 0, 0.1, weights))
+    lower = np.zeros(4, cells)
+    assert {running.push(lower, lower + cells(1)).dtype for _ in range(9)} == {np.dtype(cells)}

@@ -21,6 +21,7 @@ from pdrn.convex import (
     Dense,
     GaborFrame,
     Problem,
+    RestartedHalpern,
     SquaredL2,
     dequantization,
     solve,
@@ -278,3 +279,23 @@ def test_weights_of_another_plan_are_refused():
     network = unroll(denoising(DCT(8), 1), 2).network()
     with pytest.raises(ValueError, match=r"missing: V\.1"):
         Unrolled(network.architecture, {k: v for k, v in network.weights.items() if k != "V.1"})
+
+
+def test_what_is_no_problem_is_refused_with_a_remedy():
+    lower, upper = cells(0, SIZE)
+    problem = dequantization(lower, upper, DCT(lower.shape[-1]))
+    network = unroll(problem, 2)
+    for net in (network, network.network()):
+        with pytest.raises(ValueError, match="takes a Problem, as the solver does, got a ndarray"):
+            net(lower)
+    with pytest.raises(ValueError, match="RestartedHalpern has no layers to learn; unroll ChambollePock"):
+        unroll(problem, 2, RestartedHalpern())
+
+
+def test_a_module_is_not_saved_but_its_network(tmp_path):
+    lower, upper = cells(0, SIZE)
+    network = unroll(dequantization(lower, upper, DCT(lower.shape[-1])), np.int64(2))
+    with pytest.raises(ValueError, match=r"UnrolledModule cannot be saved; save what its network\(\)"):
+        save(tmp_path / "a.safetensors", network)
+    save(tmp_path / "a.safetensors", network.network())
+    assert load_unrolled(tmp_path / "a.safetensors")[0].architecture == network.architecture

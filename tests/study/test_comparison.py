@@ -111,3 +111,15 @@ def test_a_report_draws_extrapolation_and_does_not_list_its_runs_again(extrapola
 def test_a_single_value_has_no_interval():
     assert interval([3.0])[0] == 3.0
     assert math.isnan(interval([3.0])[1])
+
+
+def test_networks_start_where_cells_of_their_bit_depth_want():
+    sigmas = {
+        bits: {
+            entrant.config.start.sigma
+            for entrant in entrants.iterating(16, bits, (2,), batches=1)
+            if entrant.config.start.kind == "chambolle pock"
+        }
+        for bits in (4, 5, 6)
+    }
+    assert sigmas == {4: {10.0}, 5: {20.0}, 6: {40.0}}

@@ -72,7 +72,19 @@ def test_a_report_draws_what_happens_beyond_training(corpus, tmp_path):
     assert (tmp_path / "report" / "iterating.png").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize("network", [{"tying": "untied"}, {"depth": 2}])
+@pytest.mark.parametrize(
+    "network",
+    [
+        {"tying": "untied"},
+        {"depth": 2},
+        {"memory": "bias"},
+        {"memory": "gain"},
+        {"weighting": "spectrum"},
+        {"learn_theta": "per layer"},
+        {"learn_theta": "once", "last_layers": 1},
+    ],
+    ids=str,
+)
 def test_truncation_is_for_tied_networks_that_have_so_many_layers(network):
     with pytest.raises(ValueError, match=r"loss\.last_layers is for tied"):
         settings(**({"depth": 4, "last_layers": 3} | network))

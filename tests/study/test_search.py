@@ -11,9 +11,9 @@ import pytest
 from tests.app.running import pdrn
 from tests.study.test_train import config
 
-from pdrn.study.config import load, names, run_name
+from pdrn.study.config import from_complete_table, load, names, run_name
 from pdrn.study.runs import Run, runs_in
-from pdrn.study.tabular import as_toml
+from pdrn.study.tabular import as_table, as_toml
 from pdrn.study.train import Diverged, Watcher, train
 
 pytest.importorskip("optuna")
@@ -197,3 +197,24 @@ def test_a_storage_that_cannot_be_used_is_refused(corpus, tmp_path):
     assert result.returncode == 1
     assert "the storage sqlite:////no/where cannot be used" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_values_that_no_configuration_has_fail_and_do_not_stop_a_search(corpus, tmp_path):
+    table = as_table(SETTINGS)
+    table["architecture"] |= {"depth": 2, "weighting": "spectrum", "stages": 2}
+    settings = from_complete_table(table)
+    search = a_search(corpus, tmp_path, "architecture.depth=2..6", settings=settings)
+    tried = list(search.tries(6, silent))
+    assert len(tried) == 6
+    odd = [each for each in tried if each.values["architecture.depth"] % 2]
+    assert odd
+    assert all("cannot be shared out evenly among 2 stages" in each.reason for each in odd)
+    assert all(not each.reason or "stopped" in each.reason for each in tried if each not in odd)
+    assert search.best().config.architecture.depth % 2 == 0
+
+
+def test_the_best_is_what_was_trained_at_the_end_of_a_range_too(corpus, tmp_path):
+    search = a_search(corpus, tmp_path, "optimiser.learning_rate=0.00123431..0.00123439")
+    (tried,) = search.tries(1, silent)
+    assert search.best().config == tried.config
+    assert search.best().run.is_done

@@ -510,9 +510,13 @@ def test_files_that_are_too_short_are_left_out_and_counted(poor_corpus, tmp_path
 @pytest.mark.parametrize(("length", "split"), [(1001, "dev"), (5000, "train")])
 def test_a_split_without_a_frame_is_refused(poor_corpus, tmp_path, length, split):
     with pytest.raises(ValueError, match=f"the {split} split of .* has no file of {length} samples or more"):
-        quickly(config(data={"length": length}), poor_corpus, tmp_path / "runs")
+        quickly(
+            config(data={"length": length}, architecture={"map": FILTERS}), poor_corpus, tmp_path / "runs"
+        )
 
 
-def test_frames_of_another_length_than_the_network_are_refused(corpus, tmp_path):
-    with pytest.raises(ValueError, match="takes frames of 64 samples"):
-        quickly(config(data={"length": 128}), corpus, tmp_path)
+@pytest.mark.parametrize("data", [{"length": 48}, {"measured_on": "files"}], ids=str)
+def test_data_that_a_dense_network_cannot_take_are_refused_before_anything_is_done(corpus, tmp_path, data):
+    with pytest.raises(ValueError, match=r"takes frames of 64 samples; set data\.length = 64 and"):
+        quickly(config(data=data), corpus, tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -63,3 +63,9 @@ def test_training_signals_are_there_at_every_speed(corpus):
     assert len(thrice) == 3 * len(once)
     np.testing.assert_array_equal(thrice[len(once)], once[0])
     assert len(thrice[0]) > len(once[0]) > len(thrice[-len(once)])
+
+
+def test_no_speed_leads_beyond_full_scale():
+    square = np.sign(np.sin(np.arange(4000) / 9)).astype(np.float32)
+    for speed in (0.9, 1.1):
+        assert np.abs(at_speed(square, speed)).max() <= 1

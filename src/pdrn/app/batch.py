@@ -52,10 +52,8 @@ def plan(
     if output == "-" and not single:
         raise Mistake("only one file can go to standard output; name a folder for the others")
     if single and output is not None and not (output.endswith(os.sep) or os.path.isdir(output)):
-        source = str(found[0][0])
-        if not os.path.exists(source):
-            return [Job(source, output)]  # which fails, and not for what the output is called
-        return [Job(source, _writable(output, subtype))]
+        is_there = found[0][0].exists()  # if not, that is what is wrong, whatever the output is called
+        return [Job(str(found[0][0]), _writable(output, subtype) if is_there else output)]
     if output is not None and not os.path.isdir(output) and _is_file_name(output):
         raise Mistake(f"{output} is a file; name a folder for several outputs")
     jobs = {}

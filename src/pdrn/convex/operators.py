@@ -106,6 +106,8 @@ def estimate_norm(K: Operator) -> float:
         return float(np.linalg.norm(K.apply(np.eye(n)), 2)) * (1 + NORM_TOLERANCE)
     normal = LinearOperator((n, n), matvec=lambda x: K.adjoint(K.apply(x.ravel())), dtype=np.float64)
     start = np.random.default_rng(0).standard_normal(n)
+    if not (normal @ start).any():
+        return 0.0
     largest = eigsh(normal, k=1, v0=start, tol=NORM_TOLERANCE, return_eigenvectors=False)[0]
     return math.sqrt(max(float(largest), 0.0)) * (1 + NORM_TOLERANCE)
 

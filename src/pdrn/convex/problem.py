@@ -99,6 +99,12 @@ class Problem:
     def __post_init__(self) -> None:
         if not isinstance(self.K, Operator):
             raise ValueError("K must be an operator; wrap a matrix as Dense(matrix)")
+        for name, functional in (("F", self.F), ("G", self.G)):
+            if "__dataclass_fields__" not in vars(type(functional)):
+                raise ValueError(
+                    f"{name} is a {type(functional).__name__}, whose arrays cannot be found; make that class "
+                    "a dataclass, frozen and with eq=False"
+                )
         m, n = self.K.shape
         start = self.start
         if not is_real(start):
@@ -112,7 +118,8 @@ class Problem:
         require_finite(start, "the start")
         map_arrays(self.F, lambda array: self._require_fits(array, m, "F"))
         map_arrays(self.G, lambda array: self._require_fits(array, n, "G"))
-        set_field(self, "weight", positive(self.weight, "weight"))
+        weight = positive(self.weight, "weight")
+        set_field(self, "weight", float(weight) if is_array(weight) and weight.ndim == 0 else weight)
         if is_array(self.weight):
             self._require_fits(self.weight, 1, "weight")
         if self.coercivity is not None:

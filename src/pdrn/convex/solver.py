@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -132,12 +133,11 @@ def solve(
     """
     if iterations is None and tolerance is None:
         raise ValueError("say when to stop: pass iterations, a tolerance, or both")
-    if iterations is not None and (type(iterations) is not int or iterations < 1):
-        raise ValueError(f"need a whole number of iterations, at least one, got {iterations}")
+    if iterations is not None:
+        iterations = _whole(iterations, "iterations")
     if tolerance is not None and not 0 < tolerance < math.inf:
         raise ValueError(f"the tolerance must be positive and finite, got {tolerance}")
-    if type(check_every) is not int or check_every < 1:
-        raise ValueError(f"need a whole number check_every >= 1, got {check_every}")
+    check_every = _whole(check_every, "check_every")
     m, n = problem.K.shape
     flat = problem.flat()
     x0 = flat.start if x0 is None else _flat_start(x0, "x0", problem, n)
@@ -156,6 +156,12 @@ def solve(
         y = zeros((x.shape[0], m), x) if y0 is None else y0[rows]
         _solve_block(flat.rows(rows), x, y, result, np.arange(rows.start, rows.stop), plan)
     return result.solution(problem)
+
+
+def _whole(number: Any, name: str) -> int:
+    if isinstance(number, bool) or not hasattr(number, "__index__") or number < 1:
+        raise ValueError(f"{name} must be a whole number, at least 1, got {number!r}")
+    return operator.index(number)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import numpy as np
 from pdrn.convex import Box
 from pdrn.convex.arrays import Array, convert, is_real, map_arrays, namespace
 from pdrn.convex.problem import cells
-from pdrn.nets.maps import ConvolutionalMap, DenseMap, Map, require_size
+from pdrn.nets.maps import ConvolutionalMap, DenseMap, Map, set_size
 
 Weights: TypeAlias = Mapping[str, Array]
 """Tensors by name: ``kind``, or ``kind.index`` where a network has several of a kind, counted from 0."""
@@ -41,7 +41,7 @@ class Architecture(ABC):
     """The names of tensors that are kept with the weights but not learned."""
 
     def __post_init__(self) -> None:
-        require_size("depth", self.depth, most=MOST_LAYERS)
+        set_size(self, "depth", most=MOST_LAYERS)
         if not isinstance(self.map, DenseMap | ConvolutionalMap):
             raise ValueError(f"a network needs a DenseMap or a ConvolutionalMap, got {self.map!r}")
 
@@ -114,5 +114,5 @@ def as_computed(weights: Weights, lower: Array, upper: Array) -> tuple[Box, Box]
 def _converted(bound: Array, like: Array) -> Array:
     """Return bounds in another type; those that it cannot hold become the largest that it can."""
     xp = namespace(bound)
-    most = float(namespace(like).finfo(like.dtype).max)
+    most = min(float(namespace(each).finfo(each.dtype).max) for each in (bound, like))
     return convert(xp.where(xp.isinf(bound), bound, xp.clip(bound, -most, most)), like)

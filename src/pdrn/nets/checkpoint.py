@@ -100,6 +100,8 @@ def save(
 
     ``half`` stores the weights in 16 bits, which halves the file; they come back as float32.
     """
+    if not isinstance(network, Network | Unrolled):
+        raise ValueError(f"a {type(network).__name__} cannot be saved; save what its network() returns")
     described = {
         "format": FORMAT,
         "architecture": _encoded(network.architecture),

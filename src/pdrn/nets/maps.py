@@ -10,6 +10,7 @@ length: the same filters everywhere, and no frame edges.
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,10 +23,17 @@ MOST = 2**20
 """No size of a map exceeds this: a guard against files from strangers."""
 
 
-def require_size(name: str, value: object, least: int = 1, most: int = MOST) -> None:
-    """Raise ValueError unless a size is a whole number in range."""
-    if type(value) is not int or not least <= value <= most:
+def require_size(name: str, value: Any, least: int = 1, most: int = MOST) -> int:
+    """Return a size as a plain int, or raise ValueError unless it is a whole number in range."""
+    is_whole = hasattr(value, "__index__") and not isinstance(value, bool)
+    if not is_whole or not least <= value <= most:
         raise ValueError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
+    return operator.index(value)
+
+
+def set_size(owner: object, name: str, least: int = 1, most: int = MOST) -> None:
+    """Make a field of a frozen dataclass, while that is made, a plain int; refuse what is no size."""
+    set_field(owner, name, require_size(name, getattr(owner, name), least, most))
 
 
 class KernelMap(Protocol):
@@ -46,10 +54,9 @@ class DenseMap:
     coefficients: int = 0
 
     def __post_init__(self) -> None:
-        require_size("samples", self.samples)
-        if type(self.coefficients) is int and self.coefficients == 0:
-            set_field(self, "coefficients", self.samples)
-        require_size("coefficients", self.coefficients)
+        set_size(self, "samples")
+        set_size(self, "coefficients", least=0)
+        set_field(self, "coefficients", self.coefficients or self.samples)
 
     @property
     def channels(self) -> int:
@@ -123,7 +130,7 @@ class ConvolutionalMap:
 
     def __post_init__(self) -> None:
         for name in ("channels", "window", "hop"):
-            require_size(name, getattr(self, name))
+            set_size(self, name)
         if self.window % self.hop:
             raise ValueError(
                 f"the window must be a whole number of hops, got a window of {self.window} "

@@ -9,7 +9,7 @@ import numpy as np
 
 from pdrn.convex.arrays import Array, require_finite, set_field
 from pdrn.nets.architecture import Architecture, restore, restore_by_layer
-from pdrn.nets.maps import require_size
+from pdrn.nets.maps import set_size
 from pdrn.nets.threads import limited
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -56,7 +56,7 @@ class Network:
     def __post_init__(self) -> None:
         set_field(self, "weights", checked_weights(self.architecture, self.weights))
         if self.threads is not None:
-            require_size("threads", self.threads)
+            set_size(self, "threads")
 
     @classmethod
     def started(

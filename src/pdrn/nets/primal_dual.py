@@ -23,7 +23,7 @@ from pdrn.nets.blocks import (
     PrimalDualBlock,
     PrimalDualResidualBlock,
 )
-from pdrn.nets.maps import ConvolutionalMap, KernelMap, require_size
+from pdrn.nets.maps import ConvolutionalMap, KernelMap, set_size
 from pdrn.nets.starts import chambolle_pock
 from pdrn.nets.weighting import VIEWS, Beside, Spectrum, with_neighbours
 
@@ -104,8 +104,8 @@ class PrimalDual(Architecture):
         self._check_weighting()
 
     def _check_weighting(self) -> None:
-        require_size("stages", self.stages)
-        require_size("context", self.context, least=0, most=MOST_LAYERS)
+        set_size(self, "stages")
+        set_size(self, "context", least=0, most=MOST_LAYERS)
         if self.depth % self.stages:
             raise ValueError(f"{self.depth} layers cannot be shared out evenly among {self.stages} stages")
         if self.weighting == "one" and self.stages > 1:

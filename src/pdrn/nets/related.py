@@ -22,7 +22,7 @@ from pdrn.convex.arrays import Array, namespace, zeros
 from pdrn.convex.convolution import analyse
 from pdrn.convex.projections import clip
 from pdrn.nets.architecture import Architecture, Start, Weights, last_estimate
-from pdrn.nets.maps import ConvolutionalMap, Map, require_size
+from pdrn.nets.maps import ConvolutionalMap, Map, set_size
 from pdrn.nets.primal_dual import PrimalDual
 
 TAPS = 3
@@ -130,8 +130,8 @@ class LearnedPrimalDual(Architecture):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_size("memory", self.memory)
-        require_size("width", self.width)
+        set_size(self, "memory")
+        set_size(self, "width")
         if isinstance(self.map, ConvolutionalMap) and self.map.edge == 0:
             raise ValueError("signals would see each other; give the map a window longer than its hop")
 

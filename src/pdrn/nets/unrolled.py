@@ -8,7 +8,7 @@ from functools import reduce
 from pdrn.convex import Problem
 from pdrn.convex.arrays import Array, convert, map_arrays, set_field
 from pdrn.nets.architecture import Weights
-from pdrn.nets.maps import require_size
+from pdrn.nets.maps import set_size
 from pdrn.nets.network import Arrays, checked_weights
 from pdrn.nets.threads import limited
 from pdrn.nets.unrolling import Unrolling
@@ -30,7 +30,7 @@ class Unrolled:
     def __post_init__(self) -> None:
         set_field(self, "weights", checked_weights(self.architecture, self.weights))
         if self.threads is not None:
-            require_size("threads", self.threads)
+            set_size(self, "threads")
 
     def __call__(self, problem: Problem) -> Array:
         """Return the x of the last layer, shape ``(..., n)``."""
@@ -58,6 +58,8 @@ def run_by_layer(plan: Unrolling, weights: Weights, problem: Problem) -> list[Ar
 
 def _converted(problem: Problem, weights: Weights) -> Problem:
     """Return the problem in the type that is computed in."""
+    if not isinstance(problem, Problem):
+        raise ValueError(f"this network takes a Problem, as the solver does, got a {type(problem).__name__}")
     like = next(iter(weights.values()))
     if like.dtype == problem.start.dtype:
         return problem

@@ -111,5 +111,7 @@ class UnrolledModule(PlannedModule):
 
 
 def _on(problem: Problem, device: torch.device) -> Problem:
-    """Return a problem of tensors on a device."""
+    """Return a problem of tensors on a device, and anything else as it is."""
+    if not isinstance(problem, Problem):
+        return problem
     return map_arrays(problem, lambda array: torch.as_tensor(array, device=device))

@@ -32,7 +32,7 @@ from pdrn.nets.blocks import (
     PrimalDualBlock,
     PrimalDualResidualBlock,
 )
-from pdrn.nets.maps import require_size
+from pdrn.nets.maps import require_size, set_size
 from pdrn.nets.primal_dual import Learned, Memory, Tying
 
 Kernel = Literal["own", "matrix", "gains"]
@@ -83,8 +83,8 @@ class Unrolling:
     fixed: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        require_size("depth", self.depth, most=MOST_LAYERS)
-        require_size("channels", self.channels)
+        set_size(self, "depth", most=MOST_LAYERS)
+        set_size(self, "channels")
         for name, kind in (
             ("kernel", Kernel),
             ("memory", Memory),
@@ -116,6 +116,8 @@ class Unrolling:
     ) -> Unrolling:
         """Plan a network for problems like this one; ``pdrn.nets.unroll`` explains the parameters."""
         K, algorithm = problem.K, algorithm or ChambollePock()
+        if not isinstance(algorithm, ChambollePock):
+            raise ValueError(f"a {type(algorithm).__name__} has no layers to learn; unroll ChambollePock")
         if kernel is None:
             small = math.prod(K.shape) <= LARGEST_MATRIX
             kernel = "own" if _arrays_of(K) else "matrix" if small else "gains"

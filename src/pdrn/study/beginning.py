@@ -21,6 +21,12 @@ from pdrn.study.tabular import as_table
 
 def check(config: Config, corpus: Corpus, processes: Processes) -> None:
     """Refuse what these processes cannot train, whatever is in the run's folder."""
+    frame_length = config.architecture.map.frame_length
+    if frame_length and (config.data.length, config.data.measured_on) != (frame_length, "frames"):
+        raise ValueError(
+            f"this network takes frames of {frame_length} samples; set data.length = {frame_length} and "
+            'data.measured_on = "frames"'
+        )
     wanted = config.data.sample_rate_hz
     if wanted != (corpus.sample_rate_hz or 0):
         raise ValueError(

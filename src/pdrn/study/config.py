@@ -12,12 +12,13 @@ import math
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from pdrn.nets import Architecture, PrimalDual
 from pdrn.nets.checkpoint import Unit
+from pdrn.study import paper
 from pdrn.study.tabular import as_table, made, merged
 
 RECIPES: dict[str, dict[str, Any]] = {
@@ -54,7 +55,15 @@ class Start:
     """Where a network has a map of the dual memory, it starts at so many times the identity."""
 
     def __post_init__(self) -> None:
-        _require(self.sigma > 0 and self.tau >= 0, "need sigma > 0 and tau >= 0")
+        _require(0 < self.sigma < math.inf and 0 <= self.tau < math.inf, "need sigma > 0 and tau >= 0")
+        _require(math.isfinite(self.memory_gain), "memory_gain must be a number")
+
+    def require_use_of(self, setting: str) -> None:
+        """Refuse a number that this start does not look at."""
+        _require(
+            self.kind == "chambolle pock",
+            f'start.{setting} is for a start at Chambolle-Pock; set start.kind = "chambolle pock"',
+        )
 
 
 @dataclass(frozen=True)
@@ -199,10 +208,19 @@ class Config:
 
     def __post_init__(self) -> None:
         _require(self.seed >= 0, f"seed must be at least 0, got {self.seed}")
-        plan, last = self.architecture, self.loss.last_layers
         _require(
-            not last or (isinstance(plan, PrimalDual) and plan.tying == "tied" and last <= plan.depth),
-            "loss.last_layers is for tied primal-dual networks: others have layers that would never learn",
+            not self.loss.last_layers or self._learns_from_last_layers(),
+            "loss.last_layers is for tied PDNs, with one theta at most: others have weights that would never "
+            "learn",
+        )
+
+    def _learns_from_last_layers(self) -> bool:
+        plan, last = self.architecture, self.loss.last_layers
+        return (
+            isinstance(plan, PrimalDual)
+            and (plan.tying, plan.memory, plan.weighting) == ("tied", "dual", "one")
+            and plan.learn_theta != "per layer"
+            and (2 if plan.learn_theta == "once" else 1) <= last <= plan.depth
         )
 
 
@@ -220,7 +238,22 @@ def from_table(table: Mapping[str, Any]) -> Config:
     base, budget = {"budget": {"epochs": EPOCHS}} | RECIPES.get(recipe, {}), table.get("budget")
     if isinstance(budget, Mapping) and budget.keys() & {"epochs", "steps", "seconds"}:
         del base["budget"]  # one of three is set: what the recipe sets would be a second
-    return from_complete_table(merged(base, table))
+    config = from_complete_table(merged(base, table))
+    for name, value in dict(table.get("start", {})).items():
+        if name != "kind" and value != getattr(Start, name):
+            config.start.require_use_of(name)
+    return config
+
+
+def for_bits(config: Config, bits: int) -> Config:
+    """Return what a recipe, which is for the paper's bit depth, is for another.
+
+    Where cells are wider, errors are, and all that is compared with them.
+    """
+    start = config.start
+    if start.kind == "chambolle pock":
+        start = replace(start, sigma=start.sigma * 2.0 ** (bits - paper.BITS))
+    return replace(config, start=start)
 
 
 def from_complete_table(table: Mapping[str, Any]) -> Config:

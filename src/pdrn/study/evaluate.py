@@ -36,7 +36,7 @@ class Row:
     frames: int
     corpus_sha256: str
     pesq: float | None = None
-    """Wide-band PESQ of the files' whole frames, their mean, where that was asked for."""
+    """Of the files' whole frames, their mean, where that was asked for; see `pdrn.audio.metrics.pesq`."""
     stoi: float | None = None
 
 

@@ -66,8 +66,9 @@ class Range:
             raise ValueError(
                 f"{name} is no setting that is a number; tune optimiser.learning_rate, for example"
             )
-        if name in ("start.sigma", "start.tau") and config.start.kind != "chambolle pock":
-            raise ValueError(f'{name} is for a start at Chambolle-Pock; set start.kind = "chambolle pock"')
+        part, _, setting = name.partition(".")
+        if part == "start":
+            config.start.require_use_of(setting)
         kind, number = type(value), "whole numbers" if type(value) is int else "numbers"
         try:
             found = Range(name, kind(low), kind(high), scale == "log", kind is int)
@@ -87,8 +88,13 @@ class Range:
         """Return what a trial is to try, which is the same however often it is asked."""
         if self.whole:
             return trial.suggest_int(self.name, int(self.low), int(self.high), log=self.log)
-        value = _rounded(trial.suggest_float(self.name, self.low, self.high, log=self.log))
-        return min(max(value, self.low), self.high)
+        return self.value(trial.suggest_float(self.name, self.low, self.high, log=self.log))
+
+    def value(self, drawn: float) -> float:
+        """Return what is tried where this was drawn: a number that is short to write."""
+        if self.whole:
+            return drawn
+        return min(max(float(f"{drawn:.{DIGITS}g}"), self.low), self.high)
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,16 @@ class Tried:
     """The smallest development error, in units of the quantized signal's."""
     reason: str = ""
     """Why it did not come to its end, if so."""
+
+
+@dataclass(frozen=True)
+class Impossible:
+    """A trial of values that no configuration has: of a range, only the ends are known to be good."""
+
+    number: int
+    values: dict[str, float]
+    reason: str
+    error: None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +145,7 @@ class Search:
         described = run_name(self.config, self.corpus.checksum) + ranges
         return f"search-{hashlib.sha256(described.encode()).hexdigest()[:16]}"
 
-    def tries(self, count: int, shown: Shown) -> Generator[Tried, None, None]:
+    def tries(self, count: int, shown: Shown) -> Generator[Tried | Impossible, None, None]:
         """Try until there are so many trials, those of before too, and yield each when it is done.
 
         Parameters
@@ -151,7 +167,7 @@ class Search:
         if not done:
             raise ValueError("no trial came to its end; widen the ranges, or lower the learning rate")
         best = min(done, key=lambda trial: float(trial.value or 0.0))
-        values = {name: _rounded(value) for name, value in best.params.items()}
+        values = {each.name: each.value(best.params[each.name]) for each in self.ranges}
         config = with_values(self.config, values)
         return Tried(
             best.number + 1, values, config, run_for(config, self.corpus.checksum, self.out), best.value
@@ -183,11 +199,16 @@ class Search:
         study.sampler = optuna.samplers.TPESampler(seed=self.config.seed + number)
         return Trial(study, left[0]._trial_id) if left else study.ask()
 
-    def _tried(self, study: optuna.Study, trial: Trial, count: int, shown: Shown) -> Tried:
+    def _tried(self, study: optuna.Study, trial: Trial, count: int, shown: Shown) -> Tried | Impossible:
         values = {each.name: each.suggested(trial) for each in self.ranges}
-        config, number = with_values(self.config, values), trial.number + 1
-        tried = number, values, config, run_for(config, self.corpus.checksum, self.out)
+        number = trial.number + 1
         said = "  ".join(f"{name}={value:g}" for name, value in values.items())
+        try:
+            config = with_values(self.config, values)
+        except ValueError as error:
+            study.tell(trial, state=TrialState.FAIL)
+            return Impossible(number, values, str(error))
+        tried = number, values, config, run_for(config, self.corpus.checksum, self.out)
         try:
             with shown(f"{number}/{count}  {said}") as watcher:
                 run = train(
@@ -199,9 +220,9 @@ class Search:
         except Diverged as end:
             study.tell(trial, state=TrialState.FAIL)
             return Tried(*tried, reason=str(end))
-        error = min(float(entry["dev_ratio"]) for entry in run.whole_log())
-        study.tell(trial, error)
-        return Tried(*tried, error)
+        smallest = min(float(entry["dev_ratio"]) for entry in run.whole_log())
+        study.tell(trial, smallest)
+        return Tried(*tried, smallest)
 
 
 class _Hopeless(Exception):
@@ -240,7 +261,3 @@ def with_values(config: Config, values: Mapping[str, float]) -> Config:
         *path, last = name.split(".")
         reduce(lambda part, key: part[key], path, table)[last] = value
     return from_complete_table(table)
-
-
-def _rounded(value: float) -> float:
-    return value if isinstance(value, int) else float(f"{value:.{DIGITS}g}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pdrn.nets import PrimalDual
 from pdrn.study import paper
-from pdrn.study.config import RECIPES, Config, from_table
+from pdrn.study.config import RECIPES, Config, for_bits, from_table
 from pdrn.study.log import Entry
 from pdrn.study.paper import KINDS, MEMORY, Kind
 from pdrn.study.runs import Run
@@ -143,9 +143,7 @@ def config_at(
             "loss": {"regularisation": regularisation},
         }
     )
-    # Recipes are for 5 bits; where cells are wider, errors are, and all that is compared with them.
-    start = dataclasses.replace(config.start, sigma=config.start.sigma * 2.0 ** (bits - paper.BITS))
-    return dataclasses.replace(config, start=start if config.start.kind == "chambolle pock" else config.start)
+    return for_bits(config, bits)
 
 
 def best(table: Mapping[Place, Result], kind: Kind) -> Result | None:

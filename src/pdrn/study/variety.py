@@ -19,14 +19,16 @@ WAVE_CYCLES = (2.5e-4, 7.5e-3)
 
 
 def at_speed(signal: Array, speed: float) -> Array:
-    """Return a signal that is played so many times as fast.
+    """Return a signal that is played so many times as fast, turned down where its peak would exceed 1.
 
     >>> len(at_speed(np.zeros(1100, np.float32), 1.1))
     1000
     """
     if speed == 1:
         return signal
-    return np.asarray(soxr.resample(signal, speed, 1.0, quality="VHQ"))
+    played: Array = soxr.resample(signal, speed, 1.0, quality="VHQ")
+    played /= np.maximum(np.abs(played).max(initial=0), np.float32(1))
+    return played
 
 
 def with_rumble(signals: Array, share: float, generator: np.random.Generator) -> Array:

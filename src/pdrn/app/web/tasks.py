@@ -239,7 +239,7 @@ def _figures(done: _Restored) -> Facts | None:
     return {"heard_seconds": HEARD_SECONDS, **figures}
 
 
-def _levels(description: Description, samples: FloatArray, subtype: str) -> Levels:
+def _levels(description: Description, samples: NDArray[np.float64], subtype: str) -> Levels:
     try:
         return description.levels_of(samples, subtype)
     except Undetected as error:
