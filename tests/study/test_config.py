@@ -101,6 +101,13 @@ def test_a_run_is_named_by_all_that_it_is():
         ({"budget": {"epochs": 1, "steps": 1}}, "budget needs one of"),
         ({"budget": {"epochs": 0}}, "budget needs one of"),
         ({"start": {"sigma": 0.0}}, "sigma > 0"),
+        ({"start": {"sigma": float("inf")}}, "sigma > 0"),
+        ({"start": {"memory_gain": float("inf")}}, "memory_gain must be a number"),
+        ({"start": {"sigma": 4.0}}, "start.sigma is for a start at Chambolle-Pock; set start.kind"),
+        ({"start": {"kind": "glorot", "memory_gain": 0.5}}, "start.memory_gain is for a start at"),
+        ({"start": {"kind": "network"}}, "start.network names what"),
+        ({"start": {"network": "speech-large"}}, "start.network names what"),
+        ({"loss": {"spectral": -1.0}}, "spectral must be"),
     ],
 )
 def test_mistakes_fail_at_load(change, reason):
@@ -138,9 +145,11 @@ def test_patience_alone_leaves_the_length_to_the_recipe(recipe, epochs):
 def scaled_down(config):
     """The same kind of network and training, for two steps."""
     plan = config.architecture
+    if config.start.kind != "network":
+        plan = replace(plan, depth=2 * plan.stages, map=ConvolutionalMap(8, 16, 8))
     return replace(
         config,
-        architecture=replace(plan, depth=2 * plan.stages, map=ConvolutionalMap(8, 16, 8)),
+        architecture=plan,
         data=replace(config.data, length=1024, batches=2),
         optimiser=replace(config.optimiser, batch_size=2, warmup_steps=0),
         budget=Budget(steps=2),
@@ -157,12 +166,13 @@ def test_configurations_that_come_along_train(name, corpus_folder, tmp_path):
     assert run.is_done
 
 
-def test_they_are_for_recordings_and_for_streams():
-    assert {"speech-large", "speech-small"} <= set(names())
-    assert not load("speech-large").architecture.causal
-    small = load("speech-small").architecture
-    assert small.causal
-    assert small.reach[1] <= 512
+@pytest.mark.parametrize(("rate", "suffix"), [(16000, ""), (8000, "-8k")])
+def test_they_are_for_recordings_and_for_streams(rate, suffix):
+    large, small = load("speech-large" + suffix), load("speech-small" + suffix)
+    assert large.data.sample_rate_hz == small.data.sample_rate_hz == rate
+    assert not large.architecture.causal
+    assert small.architecture.causal
+    assert small.architecture.reach[1] <= 0.032 * rate
 
 
 def test_the_documented_network_is_the_one_that_comes_along():

@@ -1,13 +1,20 @@
 """One step of learning: the loss (4.2), Adam, clipping and averaging."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
+from tests.conftest import TINY
+from tests.nets.plans import disturbed
 
+from pdrn.nets.checkpoint import Provenance, save
 from pdrn.nets.modules import NetworkModule
 from pdrn.study.config import from_table
 from pdrn.study.data import Examples
 from pdrn.study.learner import STEPS_PER_AVERAGE, Learner, learning_rate, start
+from pdrn.study.tabular import as_table
+from pdrn.study.train import train
 
 NETWORK = {"kind": "PrimalDual", "depth": 2, "memory": "bias", "map": {"kind": "DenseMap", "samples": 32}}
 
@@ -142,3 +149,44 @@ def test_networks_start_where_the_configuration_says(kind):
     else:
         assert weights["W.0"].max() == pytest.approx(np.sqrt(6 / 64), rel=0.01)
         assert (weights["V.0"] == 0).all() == (kind == "identity")
+
+
+@pytest.fixture
+def learned(tmp_path):
+    """The file of a network that has learned something, in units of the cell."""
+    network = disturbed(TINY["speech-large"], 5, 0.1, np.float32)
+    save(tmp_path / "learned.safetensors", network, Provenance("cell", 16000))
+    return tmp_path / "learned.safetensors", network
+
+
+def adapting(path, **changes):
+    start = {"kind": "network", "network": str(path)}
+    data = {"unit": "cell", "length": 1024, "placing": "random", "measured_on": "files"}
+    return from_table({"start": start, "data": data, "optimiser": {"batch_size": 4}} | changes)
+
+
+def test_training_starts_at_a_network_that_was_learned(learned, corpus, tmp_path):
+    path, network = learned
+    settings = adapting(path, budget={"steps": 1}, optimiser={"batch_size": 4, "learning_rate": 1e-12})
+    assert settings.architecture == network.architecture
+    run = train(settings, corpus, tmp_path / "runs", threads=1)
+    for name, part in run.best().weights.items():
+        np.testing.assert_allclose(part, network.weights[name], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"architecture": as_table(TINY["speech-small"])}, "has another architecture; leave the arch"),
+        ({"data": {"unit": "full scale", "length": 1024}}, 'another unit; set data.unit = "cell"'),
+    ],
+    ids=["architecture", "unit"],
+)
+def test_a_start_at_a_network_that_does_not_fit_is_refused(learned, changes, reason):
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        Learner(adapting(learned[0], **changes), 1)
+
+
+def test_a_start_at_no_network_is_refused():
+    with pytest.raises(ValueError, match="no model is called 'nowhere', and no file"):
+        adapting("nowhere")

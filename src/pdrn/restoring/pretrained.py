@@ -91,11 +91,16 @@ def shipped(name: str) -> Model:
 
 def shipped_or_own(model: str) -> Model:
     """Return a network that comes with the package, by its name, or another, by its path."""
+    return model_of(file_of(model), model if model in _checksums() else None)
+
+
+def file_of(model: str) -> Path:
+    """Return the file of a network that comes with the package, by its name, or of another, by its path."""
     if model in _checksums():
-        return shipped(model)
+        return path(model)
     if not os.path.exists(model):
         raise ValueError(f"no model is called {model!r}, and no file; {_there_are()}")
-    return model_of(model)
+    return Path(model)
 
 
 def _rate(provenance: Provenance) -> int:

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pdrn.nets import Architecture, PrimalDual
-from pdrn.nets.checkpoint import Unit
+from pdrn.nets.checkpoint import Unit, describe
+from pdrn.restoring.pretrained import file_of
 from pdrn.study import paper
 from pdrn.study.tabular import as_table, made, merged
 
@@ -46,8 +47,11 @@ EPOCHS = 1000
 class Start:
     """Where training starts."""
 
-    kind: Literal["own", "chambolle pock", "glorot", "identity"] = "own"
-    """``own`` is what the architecture says of itself; the others are for primal-dual networks."""
+    kind: Literal["own", "chambolle pock", "glorot", "identity", "network"] = "own"
+    """``own`` is what the architecture says of itself; ``network`` are the weights of another one, learned
+    already; the others are for primal-dual networks."""
+    network: str = ""
+    """The name of that other one if it comes along, else its file. Both have the same architecture."""
     sigma: float = 10.0
     tau: float = 0.0
     """The steps of a start at Chambolle-Pock; a tau of 0 is the longest that converges."""
@@ -57,6 +61,10 @@ class Start:
     def __post_init__(self) -> None:
         _require(0 < self.sigma < math.inf and 0 <= self.tau < math.inf, "need sigma > 0 and tau >= 0")
         _require(math.isfinite(self.memory_gain), "memory_gain must be a number")
+        _require(
+            (self.kind == "network") == bool(self.network),
+            'start.network names what start.kind = "network" starts at; set both, or neither',
+        )
 
     def require_use_of(self, setting: str) -> None:
         """Refuse a number that this start does not look at."""
@@ -231,16 +239,22 @@ def run_name(config: Config, corpus_sha256: str) -> str:
 
 
 def from_table(table: Mapping[str, Any]) -> Config:
-    """Make a configuration of a table; what it leaves out is the recipe's, or the default."""
+    """Make a configuration of a table; what it leaves out is the recipe's, or the default.
+
+    The architecture may be left out where training starts at a network: it is that one's.
+    """
     recipe = table.get("recipe", "")
     if recipe not in ("", *RECIPES):
         raise ValueError(f"no recipe is called {recipe!r}; there are {', '.join(RECIPES)}")
     base, budget = {"budget": {"epochs": EPOCHS}} | RECIPES.get(recipe, {}), table.get("budget")
     if isinstance(budget, Mapping) and budget.keys() & {"epochs", "steps", "seconds"}:
         del base["budget"]  # one of three is set: what the recipe sets would be a second
+    start = table.get("start", {})
+    if isinstance(start, Mapping) and start.get("network") and "architecture" not in table:
+        base = base | {"architecture": as_table(describe(file_of(str(start["network"])))[0])}
     config = from_complete_table(merged(base, table))
-    for name, value in dict(table.get("start", {})).items():
-        if name != "kind" and value != getattr(Start, name):
+    for name, value in start.items():
+        if name not in ("kind", "network") and value != getattr(Start, name):
             config.start.require_use_of(name)
     return config
 

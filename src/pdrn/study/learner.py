@@ -14,6 +14,8 @@ from pdrn.convex import Box
 from pdrn.convex.arrays import set_field
 from pdrn.nets import Architecture, Network, PrimalDual, starts
 from pdrn.nets import architecture as forward
+from pdrn.nets.checkpoint import load
+from pdrn.restoring.pretrained import file_of
 from pdrn.study.config import Config, Optimiser
 from pdrn.study.data import Array, Examples
 from pdrn.study.machine import MatrixProducts
@@ -35,6 +37,8 @@ def start(config: Config) -> forward.Start:
     how = config.start
     if how.kind == "own":
         return architecture.start(generator)
+    if how.kind == "network":
+        return _learned_weights(config)
     if not isinstance(architecture, PrimalDual):
         raise ValueError(
             f'a {type(architecture).__name__} cannot start at {how.kind}; set start.kind = "own"'
@@ -48,6 +52,16 @@ def start(config: Config) -> forward.Start:
             generator=generator,
         )
     return {"glorot": starts.glorot, "identity": starts.identity}[how.kind](architecture, generator)
+
+
+def _learned_weights(config: Config) -> forward.Start:
+    name = config.start.network
+    network, provenance = load(file_of(name))
+    if network.architecture != config.architecture:
+        raise ValueError(f"{name} has another architecture; leave the architecture out, to have its own")
+    if provenance.unit != config.data.unit:
+        raise ValueError(f'{name} measures in another unit; set data.unit = "{provenance.unit}"')
+    return {name: part.astype(np.float64) for name, part in network.weights.items()}
 
 
 def learning_rate(optimiser: Optimiser, step: int, total_steps: int) -> float:
