@@ -18,7 +18,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,8 +32,9 @@ from pdrn.audio.quantizers import MidRise
 from pdrn.restoring.averaged import NETWORK_SHARE
 from pdrn.restoring.pretrained import shipped_or_own
 from pdrn.restoring.restorer import Restorer
+from pdrn.study.comparison import interval
 
-BITS = range(2, 9)
+BITS = plain.BITS
 HEADINGS = (
     "bits",
     "SNR in dB: quantized / plain CP / CP / network / both",
@@ -149,8 +150,8 @@ def _several(values: Iterable[float], digits: int) -> str:
     return " / ".join(f"{value:.{digits}f}" for value in values)
 
 
-def _with_interval(gains: Any) -> str:
-    return f"{np.mean(gains):.2f} ± {1.96 * np.std(gains, ddof=1) / np.sqrt(len(gains)):.2f}"
+def _with_interval(gains: Sequence[float] | FloatArray) -> str:
+    return "{:.2f} ± {:.2f}".format(*interval(gains))
 
 
 if __name__ == "__main__":

@@ -28,25 +28,17 @@ from pdrn.restoring.overlapped import FRAME_SECONDS, OVERLAP
 PACES = 2.0 ** np.arange(-8, 1)
 ITERATIONS = (10, 20, 40, 80)
 
-TUNED: dict[int, dict[int, tuple[float, int]]] = {
-    8000: {
-        2: (1 / 64, 80),
-        3: (1 / 64, 80),
-        4: (1 / 64, 80),
-        5: (1 / 64, 80),
-        6: (1 / 128, 80),
-        7: (1 / 256, 80),
-        8: (1 / 64, 10),
-    },
-    16000: {
-        2: (1 / 8, 80),
-        3: (1 / 8, 80),
-        4: (1 / 8, 80),
-        5: (1 / 64, 80),
-        6: (1 / 128, 80),
-        7: (1 / 256, 80),
-        8: (1 / 256, 80),
-    },
+BITS = range(2, 9)
+
+_PACES_OF = {
+    8000: (1 / 64, 1 / 64, 1 / 64, 1 / 64, 1 / 128, 1 / 256, 1 / 64),
+    16000: (1 / 8, 1 / 8, 1 / 8, 1 / 64, 1 / 128, 1 / 256, 1 / 256),
+}
+_ITERATIONS_OF = {8000: (80, 80, 80, 80, 80, 80, 10), 16000: (80,) * 7}
+
+TUNED = {
+    rate: dict(zip(BITS, zip(paces, _ITERATIONS_OF[rate], strict=True), strict=True))
+    for rate, paces in _PACES_OF.items()
 }
 """For each sample rate and bit depth the pace and the iterations, from LibriSpeech's training part."""
 
@@ -73,7 +65,7 @@ def main(rate: int, folders: list[str]) -> None:
     print(f"| bits | pace, iterations | SNR in dB | at pace {', '.join(f'{pace:g}' for pace in PACES)} |")
     print("|---|---|---|---|")
     chosen = {}
-    for bits in range(2, 9):
+    for bits in BITS:
         quantizer = MidRise(bits, full_scale=True)
         cells = [quantizer.cells(quantizer.encode(signal)) for signal in recordings]
         found = {

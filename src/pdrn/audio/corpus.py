@@ -134,9 +134,14 @@ class Corpus:
             raise ValueError(f"the splits are {', '.join(SPLITS)}; there is no {name!r}")
         return tuple(entry for entry in self.entries if entry.split == name)
 
+    @property
+    def signal_rate_hz(self) -> int:
+        """The sample rate of all signals, resampled or not."""
+        return self.sample_rate_hz or self.entries[0].sample_rate_hz
+
     def length(self, entry: Entry) -> int:
         """Return how many samples the signal of a file has; where it is resampled, give or take one."""
-        return round(entry.frames * (self.sample_rate_hz or entry.sample_rate_hz) / entry.sample_rate_hz)
+        return round(entry.frames * self.signal_rate_hz / entry.sample_rate_hz)
 
     def signal(self, entry: Entry, dtype: DTypeLike = np.float64) -> FloatArray:
         """Read one file as a mono signal with a peak of 1, checking that it is what was indexed."""

@@ -24,17 +24,13 @@ from numpy.typing import ArrayLike, NDArray
 from pdrn.audio.cells import Cells
 from pdrn.audio.evidence import companding_of, flaw, zero_is_silence
 from pdrn.audio.g711 import ALaw, MuLaw
+from pdrn.audio.grids import Grid, Values, fit, stored_grid
 from pdrn.audio.quantizers import MidRise, MidTread, numbers
 
 LEAST_CONFIDENCE = 0.99
 
 _STORED_BITS = (8, 16, 24)
 _MOST_LEVELS = 1 << 17
-_MOST_STEPS = 1 << 24
-_LEAST_STEP = 15  # in units of the rounding: keeps the sum of all errors under a quarter of a step
-_MOST_SKIPPED = 8  # try steps down to this fraction of the smallest distance between two values
-
-Values = NDArray[np.float64]
 
 
 class Undetected(ValueError):
@@ -178,31 +174,24 @@ def _detect_channel(samples: Values, full_scale: bool) -> Detection:
     for bits in _STORED_BITS:
         codes = values * 2.0 ** (bits - 1)
         if largest <= 1 << 16 and (codes == np.rint(codes)).all():
-            grid = _stored_grid(values, codes.astype(np.int64), bits)
+            grid = stored_grid(values, codes.astype(np.int64), bits)
+            if grid is None:
+                raise Undetected(
+                    f"the {bits}-bit codes are never neighbours but have no common step; name the quantizer"
+                )
             return _judge(grid, values, counts, full_scale)
     if len(values) > _MOST_LEVELS:
         raise Undetected(
             f"the samples have {len(values)} different values and no step; they are not quantized"
         )
     exact_in_float32 = (values == values.astype(np.float32)).all()
-    found = _fit(values, largest * 2.0 ** (-23 if exact_in_float32 else -47))
+    found = fit(values, largest * 2.0 ** (-23 if exact_in_float32 else -47))
     if found is None:
         raise Undetected("the values have no common step; they are not quantized, or were changed since")
     return _judge(found, values, counts, full_scale)
 
 
-@dataclass(frozen=True)
-class _Grid:
-    """Levels `level` + step * whole number, the samples off by `tolerance` and stored with `rounding`."""
-
-    step: float
-    level: float
-    tolerance: float
-    rounding: float
-    doubt: float
-
-
-def _judge(grid: _Grid, values: Values, counts: NDArray[np.intp], full_scale: bool) -> Detection:
+def _judge(grid: Grid, values: Values, counts: NDArray[np.intp], full_scale: bool) -> Detection:
     """Tell what made the samples whose values lie on this grid."""
     places = np.rint((values - grid.level) / grid.step).astype(np.int64)
     law, levels, doubt = companding_of(places, full_scale)
@@ -234,59 +223,7 @@ def _judge(grid: _Grid, values: Values, counts: NDArray[np.intp], full_scale: bo
     return found
 
 
-def _stored_grid(values: Values, codes: NDArray[np.int64], bits: int) -> _Grid:
-    """Tell the grid of samples that lie on the grid of PCM."""
-    distances = np.diff(codes)
-    factor = int(np.gcd.reduce(distances))
-    lsb = 2.0 ** (1 - bits)
-    if factor > 1:
-        aligned = codes[0] % factor in (0, factor / 2)
-        doubt = float(factor) ** (2 - len(codes)) * (2 / factor if aligned else 1.0)
-        return _Grid(factor * lsb, float(values[0]), 0.0, lsb / 2, doubt)
-    if distances.min() == 1:
-        neighbours = int(np.count_nonzero(distances == 1))  # each speaks against any coarser step
-        return _Grid(lsb, float(values[0]), 0.0, 0.0, 2.0**-neighbours)
-    found = _fit(values, lsb / 2)
-    if found is None:
-        raise Undetected(
-            f"the {bits}-bit codes are never neighbours but have no common step; name the quantizer"
-        )
-    return found
-
-
-def _fit(values: Values, rounding: float) -> _Grid | None:
-    """Fit value = level_0 + step * whole number, each value off by `rounding` at most."""
-    differences = np.diff(values)
-    ordered = np.sort(differences)
-    for skipped in range(1, _MOST_SKIPPED + 1):
-        if ordered[0] < _LEAST_STEP * rounding * skipped:
-            return None
-        step = _refined_step(ordered, ordered[0] / skipped)
-        numbers = np.concatenate([[0.0], np.cumsum(np.rint(differences / step))])
-        centred = numbers - numbers.mean()
-        step = float(centred @ values / (centred @ centred))
-        first = float(values.mean() - step * numbers.mean())
-        if numbers[-1] > _MOST_STEPS:
-            return None
-        error = np.abs(values - first - step * numbers).max()
-        if error <= 2 * rounding:
-            doubt = min(_MOST_SKIPPED * (4 * rounding / step) ** (len(values) - 2), 1.0)
-            return _Grid(step, first, 2 * rounding, rounding, doubt)
-    return None
-
-
-def _refined_step(ordered: Values, step: float) -> float:
-    """Return the step that ever larger differences are multiples of, each counted with the step so far."""
-    reach = 1.5 * ordered[0]
-    while True:
-        within = ordered[ordered <= reach]
-        step = float(within.sum() / np.rint(within / step).sum())
-        if len(within) == len(ordered):
-            return step
-        reach = max(2 * reach, ordered[len(within)])
-
-
-def _describe(grid: _Grid, values: Values, full_scale: bool) -> Detection:
+def _describe(grid: Grid, values: Values, full_scale: bool) -> Detection:
     """Name the grid, snapped to usual places that explain the values as well."""
     step, tolerance = grid.step, grid.tolerance
     span = (values[-1] - values[0]) / step

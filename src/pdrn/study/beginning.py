@@ -81,7 +81,7 @@ def _begun(
         "code": code_version(),
         "corpus": corpus.folder.resolve().name,
         "corpus_sha256": corpus.checksum,
-        "sample_rate_hz": corpus.sample_rate_hz or corpus.entries[0].sample_rate_hz,
+        "sample_rate_hz": corpus.signal_rate_hz,
         "seed": config.seed,
         "threads": threads,
         "processes": processes.count,

@@ -66,7 +66,7 @@ def evaluate(
     Methods are given by name, or as a mapping from names of one's own. Files shorter than a frame do not
     count. Unknown methods and measures are refused before any work.
     """
-    sample_rate_hz = corpus.sample_rate_hz or corpus.entries[0].sample_rate_hz
+    sample_rate_hz = corpus.signal_rate_hz
     restorers = (
         methods
         if isinstance(methods, Mapping)

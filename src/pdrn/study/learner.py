@@ -55,12 +55,12 @@ def start(config: Config) -> forward.Start:
 
 
 def _learned_weights(config: Config) -> forward.Start:
-    name = config.start.network
-    network, provenance = load(file_of(name))
+    learned = config.start.network
+    network, provenance = load(file_of(learned))
     if network.architecture != config.architecture:
-        raise ValueError(f"{name} has another architecture; leave the architecture out, to have its own")
+        raise ValueError(f"{learned} has another architecture; leave the architecture out, to have its own")
     if provenance.unit != config.data.unit:
-        raise ValueError(f'{name} measures in another unit; set data.unit = "{provenance.unit}"')
+        raise ValueError(f'{learned} measures in another unit; set data.unit = "{provenance.unit}"')
     return {name: part.astype(np.float64) for name, part in network.weights.items()}
 
 

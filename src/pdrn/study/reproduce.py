@@ -82,7 +82,7 @@ class Study:
 
     def check(self, corpus: Corpus, hearing: Collection[str]) -> None:
         """Refuse, before anything is trained, a corpus or measures with which the tables cannot be made."""
-        check_hearing(hearing, corpus.sample_rate_hz or corpus.entries[0].sample_rate_hz)
+        check_hearing(hearing, corpus.signal_rate_hz)
         for split in SPLITS:
             if not any(corpus.length(entry) >= self.frame_length for entry in corpus.split(split)):
                 raise without_a_frame(corpus, split, self.frame_length)
@@ -165,7 +165,7 @@ def table_2(setting: Setting, table: Table, corpus: Corpus, hearing: Sequence[st
             chosen[kind] = result.run.name
     for iterations in (10, 25, 50):
         methods[f"CP {iterations}"] = method_named(f"cp:{iterations}", setting.frame_length)
-    rate = corpus.sample_rate_hz or corpus.entries[0].sample_rate_hz
+    rate = corpus.signal_rate_hz
     methods[OVERLAPPED] = method_named("overlapped", sample_rate_hz=rate)
     rows = evaluate(corpus, "test", setting.bits, methods, setting.frame_length, hearing)
     return {"chosen": chosen, "rows": [dataclasses.asdict(row) for row in rows]}
@@ -178,7 +178,7 @@ def example(setting: Setting, table: Table, corpus: Corpus) -> dict[str, np.ndar
         if result := best(table, kind):
             methods[kind] = network_method(result.run.best(), result.config.data.unit)
     longest = max(corpus.split("test"), key=corpus.length)
-    rate = corpus.sample_rate_hz or longest.sample_rate_hz
+    rate = corpus.signal_rate_hz
     signal = corpus.signal(longest)[: round(EXAMPLE_SECONDS * rate)]
     quantizer = MidRise(setting.bits, full_scale=True)
     cells = quantizer.cells(quantizer.encode(signal))

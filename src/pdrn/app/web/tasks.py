@@ -29,11 +29,6 @@ from pdrn.restoring.method import in_words
 from pdrn.restoring.overlapped import ITERATIONS
 from pdrn.restoring.restorer import Restorer
 
-NAMELESS = (
-    "choose a bit depth or a law to quantize it first, or restore it on the command line, where levels can "
-    "be named"
-)
-
 Report = Callable[[float], None]
 """Told which share of the work is done; may raise to end it."""
 
@@ -244,7 +239,8 @@ def _levels(description: Description, samples: NDArray[np.float64], subtype: str
         return description.levels_of(samples, subtype)
     except Undetected as error:
         raise ValueError(
-            f"the levels of this sound cannot be told ({error.__cause__}); {NAMELESS}"
+            f"the levels of this sound cannot be told ({error.__cause__}); choose a bit depth or a law to "
+            "quantize it first, or restore it on the command line, where levels can be named"
         ) from error
 
 

@@ -18,10 +18,11 @@ export function figures(list, facts) {
     ]);
   }
   if (restored?.pesq != null && quantized.pesq != null) {
+    const best = facts.sample_rate_hz === 8000 ? "narrow band, 4.55" : "4.64";
     rows.push([
       `PESQ${beginning}`,
       number(restored.pesq, 2),
-      `from ${number(quantized.pesq, 2)}; ${facts.sample_rate_hz === 8000 ? "narrow band, 4.55" : "4.64"} is best`,
+      `from ${number(quantized.pesq, 2)}; ${best} is best`,
     ]);
   }
   if (restored?.stoi != null && quantized.stoi != null) {

@@ -88,7 +88,8 @@ export function gestures(canvas, overview, view, actions) {
   document.addEventListener("keydown", (event) => {
     const typed = event.target.closest("select");
     const pressed = event.key === " " && event.target.closest("button, a, input");
-    if (!actions.keys() || typed || pressed || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (!actions.keys() || typed || pressed || event.defaultPrevented) return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
     const action = everywhere[event.key.toLowerCase()];
     if (!action || !view.frames) return;
     event.preventDefault();
