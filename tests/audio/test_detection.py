@@ -311,6 +311,23 @@ def test_silence_that_was_put_into_a_mid_rise_signal_is_no_level(bits):
     assert (found.cells(heard).hi - found.cells(heard).lo <= quantizer.step).all()
 
 
+@pytest.mark.parametrize(("gain", "stored"), [(1.0, np.float64), (0.37, np.float64), (0.37, np.float32)])
+def test_silence_that_was_put_into_a_law_signal_is_no_level(gain, stored):
+    heard = (gain * ALaw().quantize(0.3 * LOUD)).astype(stored)
+    found = detect(np.concatenate([np.zeros(8000), heard]))
+    assert found.kind == "A-law"
+    assert found.gain == pytest.approx(gain, rel=1e-6)
+    cells = found.cells(np.concatenate([[0.0], heard]))
+    assert (cells.lo[0], cells.hi[0]) == pytest.approx((-gain / 4096, gain / 4096), abs=2**-16)
+    assert cells[1:].violation(gain * 0.3 * LOUD) == 0
+
+
+def test_zero_that_was_moved_onto_no_level_is_refused():
+    heard = 0.37 * ALaw().quantize(0.3 * LOUD) + 0.01
+    with pytest.raises(ValueError, match="no level of A-law"):
+        detect(heard).cells([0.0])
+
+
 @pytest.mark.parametrize("places", [[-1, 0, 1], [-1, 0, 1, 2], [-3, -1, 0, 1]])
 def test_zero_among_few_levels_is_a_level(places):
     observed = np.tile(np.array(places) / 8, 1000)

@@ -18,6 +18,12 @@ def test_silence_in_a_mid_rise_recording_is_a_level_too():
     assert cells.lo.tolist() == [-0.125, 0.0]
 
 
+def test_silence_in_an_a_law_recording_reaches_to_its_least_levels():
+    cells = LawLevels("alaw").cells([0.0, 8 / 32768])
+    assert cells.lo.tolist() == [-1 / 4096, 0.0]
+    assert cells.hi.tolist() == [1 / 4096, 2 / 4096]
+
+
 def test_cells_can_be_made_to_end_at_full_scale():
     cells = BoundedLevels(UniformLevels(1 / 4, bits=3)).cells([-0.875, 0.875])
     assert (cells.lo[0], cells.hi[1]) == (-1, 1)

@@ -125,6 +125,10 @@ class Cells:
         """Return these cells with no lower end where `below` is true and no upper end where `above` is."""
         return Cells(*frozen(np.where(below, -np.inf, self.lo), np.where(above, np.inf, self.hi)))
 
+    def silenced(self, where: ArrayLike, radius: float) -> Cells:
+        """Return these cells, but up to the radius to either side of zero where `where` is true."""
+        return Cells(*frozen(np.where(where, -radius, self.lo), np.where(where, radius, self.hi)))
+
     def astype(self, dtype: DTypeLike) -> Cells:
         """Return the cells in float32 or float64, rounded inward: lo up, hi down.
 

@@ -76,19 +76,30 @@ class Detection:
         """Return the cells of samples that show this quantizer's levels, widened by the slack.
 
         They may reach beyond those that it was detected from: a recording's start serves for the rest. Zero
-        among the levels of a mid-rise quantizer is silence that was put in, half a step to either side.
+        where it is an edge, in mid-rise and in A-law, is silence that was put in: its cell reaches to the
+        levels on either side.
         """
         x = numbers(samples)
+        least = self._least_level
+        silent = (x == 0) & (least > 0)
+        heard = np.where(silent, least, x)
         if isinstance(self.quantizer, MuLaw | ALaw):
-            cells = self._cells_of_g711(self.quantizer, x)
+            cells = self._cells_of_g711(self.quantizer, heard)
         else:
-            cells = self._cells_of_uniform(self.quantizer, x)
+            cells = self._cells_of_uniform(self.quantizer, heard)
+        cells = cells.silenced(silent, least)
         return Cells(cells.lo - self.slack, cells.hi + self.slack)
 
+    @property
+    def _least_level(self) -> float:
+        """How far the levels next to zero are from it where zero is an edge between them, otherwise 0."""
+        if isinstance(self.quantizer, MuLaw | ALaw):
+            return self.gain * self.quantizer.least_level if abs(self.shift) <= self.slack else 0.0
+        return self.quantizer.step / 2 if self.kind == "mid-rise" else 0.0
+
     def _cells_of_uniform(self, quantizer: MidTread | MidRise, samples: Values) -> Cells:
-        silent = samples == 0 if self.kind == "mid-rise" else np.zeros(samples.shape, np.bool_)
         boundless = replace(quantizer, bits=32)
-        codes = boundless.codes_of(np.where(silent, quantizer.step / 2, samples))
+        codes = boundless.codes_of(samples)
         cells = boundless.cells(codes)
         if not self.full_scale:
             cells = cells.opened(codes <= self.outermost[0], codes >= self.outermost[1])
@@ -98,10 +109,7 @@ class Detection:
             is_plain = (quantizer.limit, quantizer.offset) == (1.0, 0.0)  # as far as can be told
             lo = np.where(bottom & is_plain, -quantizer.limit, cells.lo)
             cells = Cells(lo, cells.hi + top * quantizer.step / 2)
-        if not silent.any():
-            return cells
-        half = quantizer.step / 2
-        return Cells(np.where(silent, -half, cells.lo), np.where(silent, half, cells.hi))
+        return cells
 
     def _cells_of_g711(self, law: MuLaw | ALaw, samples: Values) -> Cells:
         codes = replace(law, full_scale=False).encode((samples - self.shift) / self.gain)
@@ -195,6 +203,7 @@ def _judge(grid: Grid, values: Values, counts: NDArray[np.intp], full_scale: boo
     """Tell what made the samples whose values lie on this grid."""
     places = np.rint((values - grid.level) / grid.step).astype(np.int64)
     law, levels, doubt = companding_of(places, full_scale)
+    heard = values != 0
     if law is not None:
         centred = levels - levels.mean()
         gain = float(centred @ values / (centred @ centred))
@@ -205,8 +214,10 @@ def _judge(grid: Grid, values: Values, counts: NDArray[np.intp], full_scale: boo
         kind = "mu-law" if isinstance(law, MuLaw) else "A-law"
         outermost = int(law.encode(levels[0])), int(law.encode(levels[-1]))
         found = Detection(kind, law, 8, 1 - doubt, slack, outermost, full_scale, gain, shift)
-    elif zero_is_silence(places, counts, values == 0):
-        heard = values != 0
+    elif not heard.all() and isinstance(companding_of(places[heard], full_scale)[0], ALaw):
+        without = replace(grid, level=float(values[heard][0]))
+        return _judge(without, values[heard], counts[heard], full_scale)
+    elif zero_is_silence(places, counts, ~heard):
         doubt = min(grid.doubt, 2.0 ** (2 - int(heard.sum())))  # that all of them are odd
         apart = replace(grid, step=2 * grid.step, level=float(values[heard][0]), doubt=doubt)
         return _judge(apart, values[heard], counts[heard], full_scale)

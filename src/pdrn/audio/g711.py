@@ -59,6 +59,11 @@ class _Companded:
     _inversion: ClassVar[int]
     _unit: ClassVar[float]  # what encoders may round to before they look up the code
 
+    @property
+    def least_level(self) -> float:
+        """The smallest size of a decoder output: 0 where silence is one of them."""
+        return float(np.abs(self._levels).min())
+
     def _ranks(self, codes: ArrayLike) -> NDArray[np.intp]:
         """Return the place of each code's cell by increasing value, 0 to 255."""
         plain = whole_codes(codes, 0, 255).astype(np.intp) ^ self._inversion

@@ -85,7 +85,10 @@ class UniformLevels:
 
 @dataclass(frozen=True)
 class LawLevels:
-    """Decoder outputs of G.711: "mulaw" or "alaw". The cells are those of its tables."""
+    """Decoder outputs of G.711: "mulaw" or "alaw". The cells are those of its tables.
+
+    Zero, which A-law has not, is silence that was put in: up to the outputs on either side.
+    """
 
     law: str
 
@@ -96,7 +99,10 @@ class LawLevels:
     def cells(self, samples: ArrayLike) -> Cells:
         """Return the cells of the codes that decode to these samples."""
         law = LAWS[self.law]
-        return law.cells(law.codes_of(samples))
+        x = np.asarray(samples, dtype=np.float64)
+        silent = (x == 0) & (law.least_level > 0)
+        codes = law.codes_of(np.where(silent, law.least_level, x))
+        return law.cells(codes).silenced(silent, law.least_level)
 
     def __str__(self) -> str:
         return {"mulaw": "mu-law", "alaw": "A-law"}[self.law]
