@@ -9,13 +9,13 @@ For example:
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pdrn.audio.system import sha256
 from pdrn.nets.checkpoint import load, save
 from pdrn.restoring import pretrained
 from pdrn.restoring.trained import model_of
@@ -43,7 +43,7 @@ def ship(
         os.replace(file, target)
     target.with_suffix(".md").write_text(card)
     files = sorted(folder.glob("*" + pretrained.SUFFIX))
-    lines = (f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}\n" for each in files)
+    lines = (f"{sha256(each)}  {each.name}\n" for each in files)
     (folder / pretrained.CHECKSUMS).write_text("".join(lines))
     return target
 

@@ -10,7 +10,7 @@ from tests.nets.plans import disturbed
 
 from pdrn.nets.checkpoint import Provenance, save
 from pdrn.nets.modules import NetworkModule
-from pdrn.study.config import from_table
+from pdrn.study.config import from_table, run_name
 from pdrn.study.data import Examples
 from pdrn.study.learner import STEPS_PER_AVERAGE, Learner, learning_rate, start
 from pdrn.study.tabular import as_table
@@ -185,6 +185,19 @@ def test_training_starts_at_a_network_that_was_learned(learned, corpus, tmp_path
 def test_a_start_at_a_network_that_does_not_fit_is_refused(learned, changes, reason):
     with pytest.raises(ValueError, match=re.escape(reason)):
         Learner(adapting(learned[0], **changes), 1)
+
+
+def test_a_run_does_not_outlast_the_network_that_it_started_at(learned):
+    path, network = learned
+    before = adapting(path)
+    save(path, disturbed(network.architecture, 6, 0.1, np.float32), Provenance("cell", 16000), overwrite=True)
+    after = adapting(path)
+    assert run_name(before, "") != run_name(after, "")
+    Learner(after, 1)
+    with pytest.raises(ValueError, match="is not the file any more that this run starts at"):
+        Learner(before, 1)
+    with pytest.raises(ValueError, match="is not the file any more"):
+        Learner(adapting(path, start={**as_table(after.start), "network_sha256": "0" * 64}), 1)
 
 
 def test_a_start_at_no_network_is_refused():

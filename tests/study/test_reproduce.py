@@ -18,7 +18,7 @@ from pdrn.study.page import Compared
 from pdrn.study.report import findings_in, markdown, write_report
 from pdrn.study.reproduce import Study
 from pdrn.study.runs import Run, runs_in
-from pdrn.study.tables import Place, best, place_of, tables
+from pdrn.study.tables import Place, Result, best, place_of, tables
 from pdrn.study.train import train
 
 SMALL = Study(depths=(1, 2), epochs=1, frame_length=32, lambdas=(1e-8, 1e-2))
@@ -94,6 +94,20 @@ def test_the_longest_training_counts(runs, corpus, tmp_path):
     epochs = {place: result.epochs for place, result in table.items()}
     assert epochs[Place("PDN", False, 1)] == 2
     assert epochs[Place("PDN", True, 1)] == 1
+
+
+def test_curves_that_decay_evenly_are_smooth_and_those_that_jump_are_not(tmp_path):
+    def roughness(errors):
+        log = [{"epoch": epoch + 1, "dev_mse": error} for epoch, error in enumerate(errors)]
+        return Result(Run(tmp_path), Study().config("PDN", 1), log).roughness("dev")
+
+    even = 0.9 ** np.arange(20)
+    assert roughness(even) == pytest.approx(0, abs=1e-12)
+    jumps = even * np.exp(0.05 * (-1.0) ** np.arange(20))
+    assert roughness(jumps) == pytest.approx(0.1)
+    wild_at_first = np.where(np.arange(20) < 10, 7 * jumps, even)
+    assert roughness(wild_at_first) == pytest.approx(0, abs=1e-12)
+    assert np.isnan(roughness(even[:4]))
 
 
 def test_runs_that_are_no_place_of_the_table_are_left_out():

@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike
 from pdrn.audio.cells import FloatArray
 from pdrn.audio.files import SUFFIXES, info, read, resample
 from pdrn.audio.frames import cut
-from pdrn.audio.system import AudioError
+from pdrn.audio.system import AudioError, sha256
 
 SPLITS = ("train", "dev", "test")
 _SPLIT_OF_FOLDER = {name: name for name in SPLITS} | dict.fromkeys(("val", "valid", "validation"), "dev")
@@ -90,7 +90,7 @@ class Corpus:
         for path, file in zip(paths, files, strict=True):
             header = info(file)
             frames = header.frames or read(file).samples.shape[-1]
-            entries.append(Entry(path, _sha256(file), frames, header.sample_rate_hz, split_of[path]))
+            entries.append(Entry(path, sha256(file), frames, header.sample_rate_hz, split_of[path]))
             if progress:
                 progress(len(entries), len(files))
         return Corpus(folder, tuple(entries), sample_rate_hz)
@@ -147,7 +147,7 @@ class Corpus:
         """Read one file as a mono signal with a peak of 1, checking that it is what was indexed."""
         file = self.folder / entry.path
         sound = read(file)
-        if _sha256(file) != entry.sha256:
+        if sha256(file) != entry.sha256:
             raise AudioError(f"{file} has changed since it was indexed; scan the folder again")
         if self.sample_rate_hz:
             sound = resample(sound, self.sample_rate_hz)
@@ -241,11 +241,6 @@ def _run(command: list[str], folder: str) -> None:
         raise AudioError(
             f"{' '.join(command[:2])} failed ({reason}); run apt-get update and try again"
         ) from error
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _is_sound(file: Path, folder: Path) -> bool:

@@ -5,6 +5,8 @@ Nothing here knows sound, so that files of networks are written by the same mean
 
 from __future__ import annotations
 
+import hashlib
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -31,6 +33,12 @@ def unnamed_file() -> Iterator[BinaryIO]:
             yield stream
     except OSError as error:
         raise AudioError(f"there is no temporary space: {why(error)}; set TMPDIR, or name a file") from error
+
+
+def sha256(path: str | os.PathLike[str]) -> str:
+    """Return the checksum of a file's content."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def why(error: Exception) -> str:

@@ -6,11 +6,11 @@ that ``sha256sum --check`` reads. `tools/ship_model.py` puts a network there.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from pdrn.audio.system import sha256
 from pdrn.nets.checkpoint import Provenance, describe
 from pdrn.restoring.blockwise import Blockwise
 from pdrn.restoring.trained import Model, model_of
@@ -41,10 +41,10 @@ def verify(name: str) -> None:
     """Refuse a network whose file is not the one that was shipped."""
     file = path(name)
     try:
-        content = file.read_bytes()
+        found = sha256(file)
     except OSError as error:
         raise ValueError(f"{file} cannot be read; install pdrn again") from error
-    if hashlib.sha256(content).hexdigest() != _checksums()[name]:
+    if found != _checksums()[name]:
         raise ValueError(f"{file} is not what was shipped; install pdrn again")
 
 

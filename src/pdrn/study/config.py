@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from pdrn.audio.system import sha256
 from pdrn.nets import Architecture, PrimalDual
 from pdrn.nets.checkpoint import Unit, describe
 from pdrn.restoring.pretrained import file_of
@@ -52,6 +53,8 @@ class Start:
     already; the others are for primal-dual networks."""
     network: str = ""
     """The name of that other one if it comes along, else its file. Both have the same architecture."""
+    network_sha256: str = ""
+    """The checksum of its file, taken when it is named: a run does not outlast what it started at."""
     sigma: float = 10.0
     tau: float = 0.0
     """The steps of a start at Chambolle-Pock; a tau of 0 is the longest that converges."""
@@ -64,6 +67,10 @@ class Start:
         _require(
             (self.kind == "network") == bool(self.network),
             'start.network names what start.kind = "network" starts at; set both, or neither',
+        )
+        _require(
+            bool(self.network) or not self.network_sha256,
+            "start.network_sha256 is the checksum of start.network; set that too",
         )
 
     def require_use_of(self, setting: str) -> None:
@@ -250,11 +257,15 @@ def from_table(table: Mapping[str, Any]) -> Config:
     if isinstance(budget, Mapping) and budget.keys() & {"epochs", "steps", "seconds"}:
         del base["budget"]  # one of three is set: what the recipe sets would be a second
     start = table.get("start", {})
-    if isinstance(start, Mapping) and start.get("network") and "architecture" not in table:
-        base = base | {"architecture": as_table(describe(file_of(str(start["network"])))[0])}
+    if isinstance(start, Mapping) and start.get("network"):
+        file = file_of(str(start["network"]))
+        architecture = as_table(describe(file)[0])
+        base["start"] = {**base.get("start", {}), "network_sha256": sha256(file)}
+        if "architecture" not in table:
+            base["architecture"] = architecture
     config = from_complete_table(merged(base, table))
     for name, value in start.items():
-        if name not in ("kind", "network") and value != getattr(Start, name):
+        if not name.startswith(("kind", "network")) and value != getattr(Start, name):
             config.start.require_use_of(name)
     return config
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pdrn.audio.system import sha256
 from pdrn.convex import Box
 from pdrn.convex.arrays import set_field
 from pdrn.nets import Architecture, Network, PrimalDual, starts
@@ -55,8 +56,10 @@ def start(config: Config) -> forward.Start:
 
 
 def _learned_weights(config: Config) -> forward.Start:
-    learned = config.start.network
-    network, provenance = load(file_of(learned))
+    learned, file = config.start.network, file_of(config.start.network)
+    if config.start.network_sha256 not in ("", sha256(file)):
+        raise ValueError(f"{learned} is not the file any more that this run starts at; put that one there")
+    network, provenance = load(file)
     if network.architecture != config.architecture:
         raise ValueError(f"{learned} has another architecture; leave the architecture out, to have its own")
     if provenance.unit != config.data.unit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -181,14 +182,17 @@ def _training(found: Findings) -> Grid:
                 str(last["best_epoch"]),
                 _time(last["training_seconds"]),
                 f"{floor:.0%}",
+                *(_percent(result.roughness(split)) for split in ("train", "dev")),
                 result.run.folder.name,
             ]
         )
     caption = (
         "How these were trained. The speed is in units of the floor: the time of the matrix products alone, "
-        "measured in the same run."
+        "measured in the same run. Roughness is how far an error is from the mean of those before and after, "
+        "over the later half of the epochs."
     )
-    header = ["network", "lambda", "weights", "epochs", "best", "training", "speed", "run"]
+    header = ["network", "lambda", "weights", "epochs", "best", "time", "speed"]
+    header += ["roughness of training", "of development", "run"]
     return Grid(caption, header, rows)
 
 
@@ -263,6 +267,10 @@ def _picture(folder: Path, name: str, caption: str, figure: Any) -> Picture:
         with whole_or_gone(folder / f"{name}.{kind}", overwrite=True) as stream:
             stream.write(file)
     return Picture(caption, f"{name}.png", base64.b64encode(contents["svg"]).decode())
+
+
+def _percent(share: float) -> str:
+    return "-" if math.isnan(share) else f"{share:.2%}"
 
 
 def _time(seconds: float) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from pdrn.nets import PrimalDual
 from pdrn.study import paper
@@ -69,6 +72,17 @@ class Result:
     def smallest(self, split: str) -> float:
         """Return the smallest mean squared error over all epochs, of ``train`` or ``dev``."""
         return float(min(entry[f"{split}_mse"] for entry in self.log))
+
+    def roughness(self, split: str) -> float:
+        """Return how far an error is from the mean of those before and after, relative to it.
+
+        The root mean square over the later half of the epochs, of ``train`` or ``dev``; NaN for few epochs.
+        """
+        errors = np.log([entry[f"{split}_mse"] for entry in self.log[len(self.log) // 2 :]])
+        if len(errors) < 3:
+            return math.nan
+        off = errors[1:-1] - (errors[:-2] + errors[2:]) / 2
+        return float(np.sqrt(np.mean(np.square(off))))
 
 
 Table = dict[Place, Result]
