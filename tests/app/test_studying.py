@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -53,6 +54,24 @@ def test_reproduce_makes_everything_from_a_folder_of_sound(reproduced):
     assert "2/2  PDRN L=1 lambda=1e-08" in result.stderr
 
 
+def test_the_grid_of_the_papers_frames_is_done_in_minutes(tmp_path):
+    """A dozen short files, as they are, and nothing said but how much."""
+    samples, rate = speech()
+    (tmp_path / "sounds").mkdir()
+    for i in range(12):
+        soundfile.write(tmp_path / "sounds" / f"{i}.wav", samples[2 * i * rate :][: 2 * rate], rate)
+    options = ("--epochs", 1, "--depths", "1,2", "--out", tmp_path / "runs")
+    begin = time.monotonic()
+    result = pdrn("reproduce", "all", "--corpus", tmp_path / "sounds", *options)
+    assert result.returncode == 0, result.stderr
+    assert time.monotonic() - begin < 180
+    assert len(runs_in(tmp_path / "runs")) == 12
+    page = (tmp_path / "runs" / "report" / "report.html").read_text()
+    assert "Table 1." in page
+    assert "Table 2." in page
+    assert page.count("<figure>") == 4
+
+
 def test_what_is_done_is_not_done_again(reproduced, folder):
     out, first = reproduced
     network = next(iter(runs_in(out))).best_path
@@ -67,15 +86,40 @@ def test_what_is_done_is_not_done_again(reproduced, folder):
 
 
 def test_a_network_that_fails_is_named_after_the_others_are_trained(folder, tmp_path):
-    options = ("--epochs", 1, "--depths", "1", "--frame-length", 64, "--lambdas", "1e-8", "--out", tmp_path)
-    study = Study(epochs=1, depths=(1,), frame_length=64)
-    bad = tmp_path / run_name(study.config("PDN", 1, 1e-8), Corpus.scan(folder).checksum)
+    options = ("--epochs", 1, "--depths", "1,2", "--frame-length", 64, "--lambdas", "1e-8,1e-7")
+    study = Study(epochs=1, depths=(1, 2), frame_length=64)
+    bad = tmp_path / run_name(study.config("PDN", 2, 1e-8), Corpus.scan(folder).checksum)
     bad.write_text("no folder")
-    result = pdrn("reproduce", "all", "--corpus", folder, *options)
+    result = pdrn("reproduce", "table2", "--corpus", folder, *options, "--out", tmp_path)
     assert result.returncode == 1
     last = result.stderr.splitlines()[-1]
-    assert last.startswith(f"pdrn: PDN L=1 lambda=1e-08 was not trained: {bad} cannot be written")
-    assert [run.is_done for run in runs_in(tmp_path)] == 3 * [True]
+    assert last.startswith(f"pdrn: PDN L=2 lambda=1e-08 was not trained: {bad} cannot be written")
+    assert last.endswith("what could be trained is in the tables")
+    assert "lambda=1e-07, chosen for PDNs, is the largest tried" in result.stderr
+    assert [run.is_done for run in runs_in(tmp_path)] == 9 * [True]
+    assert "| PDRN | " in result.stdout
+    assert "| PDN L = 1 | 1e-07 |" in result.stdout
+
+
+def test_tables_say_how_long_and_with_which_lambda_networks_were_trained(reproduced, folder):
+    options = ("--epochs", 1, "--depths", "1,2", "--frame-length", 64, "--lambdas", "1e-8")
+    result = pdrn("reproduce", "table1", "--corpus", folder, *options, "--out", reproduced[0])
+    assert re.search(r"\| PDRN L = 2 \| 1e-08 \| [0-9,]+ \| 1 \|", result.stdout)
+    other = pdrn("reproduce", "table1", "--corpus", folder, *options, "--seed", 5, "--out", reproduced[0])
+    assert other.returncode == 0, other.stderr
+    assert "seed 5" in other.stdout
+    assert "seed 5" not in result.stdout
+
+
+def test_networks_trained_side_by_side_are_followed(folder, tmp_path):
+    options = ("--epochs", 2, "--depths", 1, "--frame-length", 64, "--lambdas", "", "--jobs", 2)
+    result = pdrn("reproduce", "table1", "--corpus", folder, *options, "--out", tmp_path)
+    assert result.returncode == 0, result.stderr
+    for name in ("PDN L=1 lambda=0", "PDRN L=1 lambda=0"):
+        assert f"{name}: " in result.stderr
+        assert re.search(
+            rf"^{name}  epoch 2/2  train .* of the GEMM floor  0:00:00 left$", result.stderr, re.M
+        )
 
 
 def test_neither_evaluating_networks_nor_reports_need_torch(reproduced, folder):
@@ -107,6 +151,20 @@ def test_the_plan_says_what_is_done_and_what_it_costs(reproduced, folder):
     assert done["PDN L=5 lambda=0"] == "0"
     assert "GFLOPS" in result.stdout
     assert len(runs_in(out)) == before
+
+
+def test_the_plan_does_not_count_cores_that_are_not_there(folder, tmp_path):
+    def plan(jobs):
+        options = ("--depths", 1, "--epochs", 10**6, "--lambdas", "", "--jobs", jobs, "--out", tmp_path)
+        text = pdrn("reproduce", "table1", "--corpus", folder, *options, "--dry-run").stdout
+        each, total = (re.search(rf"│ +{name} .*│ +(\S+) │", text)[1] for name in ("PDN L=1", "all"))
+        return (60 * int(clock.split(":")[0]) + int(clock.split(":")[1]) for clock in (each, total))
+
+    cores = len(os.sched_getaffinity(0))
+    _, alone = plan(1)
+    each, total = plan(4 * cores)
+    assert total > alone / (2 * cores)  # as many at a time as there are cores, give or take what is busy
+    assert each > total  # of two, with a small share of the machine for each
 
 
 def planned(folder, out, *options):
@@ -165,6 +223,11 @@ def test_a_named_configuration_trains_on_several_folders(folder, tmp_path, monke
         (["reproduce", "all", "--corpus", "FOLDER", "--hearing", "stoi"], "pip install 'pdrn[metrics]'"),
         (["reproduce", "all", "--corpus", "FOLDER", "--frame-length", "9999"], "the train split of"),
         (["evaluate", "--corpus", "FOLDER", "--hearing", "stoi"], "pip install 'pdrn[metrics]'"),
+        (["evaluate", "--corpus", "FOLDER", "--methods", ""], "there is no method to measure; name some"),
+        (
+            ["reproduce", "table1", "--corpus", "FOLDER", "--hearing", "pesq"],
+            "--hearing is for table2, which",
+        ),
         (["report", "FOLDER"], "no finished run"),
         (["evaluate", "--corpus", "FOLDER", "--hearing", "ears"], "no measure is called 'ears'"),
     ],
@@ -204,6 +267,19 @@ def test_a_study_that_cannot_end_does_not_begin(folder, tmp_path, what, options,
     assert reason in result.stderr
     assert "Traceback" not in result.stderr
     assert os.listdir(tmp_path) == []
+
+
+def test_a_study_keeps_what_it_found_until_there_is_something_else(folder, tmp_path):
+    options = ("--frame-length", 16, "--depths", 2, "--epochs", 1, "--batches", 1, "--threads", 1)
+    study = ("study", "iterating", "--corpus", folder, *options, "--out", tmp_path)
+    some = pdrn(*study, "--rates", "1e-3,1e38")
+    assert some.returncode == 0, some.stderr
+    assert some.stderr.count("; this learning rate does not count") == 5
+    found = (tmp_path / "comparison-iterating.json").read_bytes()
+    none = pdrn(*study, "--rates", "1e38", "--bits", 4)
+    assert none.returncode == 1
+    assert "could be trained with none of the learning rates; name smaller ones" in none.stderr
+    assert (tmp_path / "comparison-iterating.json").read_bytes() == found
 
 
 def test_a_study_of_another_length_is_another_study(folder, tmp_path):

@@ -103,6 +103,7 @@ def test_networks_share_a_cpu_and_end_with_their_caller(cluster, observed, folde
         (("--address", "auto"), "--address is for a Ray; add --engine ray"),
         (("--cpus-per-network", 2), "--cpus-per-network is for a Ray; add --engine ray"),
         (("--engine", "ray", "--jobs", 2), "leave --jobs out"),
+        (("--engine", "ray", "--dry-run"), "the plan is one for this machine; leave --engine out"),
         (("--engine", "ray", "--cpus-per-network", 0), "--cpus-per-network is a number above 0"),
     ],
 )

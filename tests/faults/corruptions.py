@@ -64,9 +64,9 @@ def prepare(folder: Path) -> None:
     (folder / "tiny.toml").write_text(CONFIG)
     corpus = Corpus.scan(folder / "corpus")
     train(load(folder / "tiny.toml"), corpus, folder / "runs", threads=1)
-    setting = Setting("modern", 5, 64, "corpus", corpus.checksum)
+    setting = Setting("modern", 5, 64, "corpus", corpus.checksum, corpus.signal_rate_hz)
     save_study(folder, setting, {"table2": table_2(setting, {}, corpus)})
-    save_example(folder, setting, example(setting, {}, corpus))
+    save_example(folder, setting, example(setting, {}, corpus), {})
     plan = PrimalDual(ConvolutionalMap(channels=8, window=16, hop=8), 2, "gain")
     meaning = Provenance(unit="cell", sample_rate_hz=16000)
     network_files.save(folder / "model.safetensors", Network.started(plan), meaning)
@@ -119,7 +119,7 @@ TARGETS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], object]]] = {
     "example": (
         lambda folder: study_in(folder, "safetensors"),
         lambda folder: {
-            name: part.tobytes() for name, part in load_example(study_in(folder, "safetensors")).items()
+            name: part.tobytes() for name, part in load_example(study_in(folder, "safetensors"))[0].items()
         },
     ),
     "model": (

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import shutil
 
 import pytest
 
@@ -9,7 +10,7 @@ from pdrn.study import comparison, entrants
 from pdrn.study.compared import comparisons, markdown
 from pdrn.study.comparison import Comparison, interval
 from pdrn.study.data import TrainingData
-from pdrn.study.findings import save_comparison
+from pdrn.study.findings import known_steps, save_comparison
 from pdrn.study.report import write_report
 from pdrn.study.runs import run_for, runs_in
 from pdrn.study.train import train
@@ -72,6 +73,27 @@ def test_a_network_counts_with_the_learning_rate_that_is_best_from_the_first_see
         assert outcome.dev_ratio[0] == min(dev_ratio(rate, 0) for rate in extrapolation.rates)
         assert len(outcome.test_ratio) == len(outcome.test_snr) == 2
         assert all(0 < ratio < 2 for ratio in outcome.test_ratio)
+
+
+def test_a_learning_rate_that_could_not_be_trained_does_not_count(extrapolation, done, corpus, tmp_path):
+    shutil.copytree(done, tmp_path, dirs_exist_ok=True)
+    runs = {
+        rate: run_for(extrapolation.config(0, rate, 0), corpus.checksum, tmp_path)
+        for rate in extrapolation.rates
+    }
+    best = comparison.best_rates(extrapolation, corpus, tmp_path)[0]
+    (runs.pop(best).folder / "last.safetensors").unlink()
+    ((other, run),) = runs.items()
+    assert comparison.best_rates(extrapolation, corpus, tmp_path)[0] == other
+    (run.folder / "last.safetensors").unlink()
+    with pytest.raises(ValueError, match="theta 0 could be trained with none of the learning rates; name"):
+        comparison.best_rates(extrapolation, corpus, tmp_path)
+
+
+def test_steps_are_measured_once(tmp_path):
+    measured = iter([(3, 4), (5, 6)])
+    for asked, expected in (({"a": 1}, (3, 4)), ({"a": 1}, (3, 4)), ({"a": 2}, (5, 6))):
+        assert known_steps(tmp_path, asked, lambda: next(measured)) == expected
 
 
 def test_what_was_learned_of_extrapolation_is_told(extrapolation, done, corpus):

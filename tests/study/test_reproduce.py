@@ -7,18 +7,19 @@ import shutil
 
 import numpy as np
 import pytest
+import soundfile
 
 from pdrn.audio.corpus import Corpus
 from pdrn.nets import checkpoint
 from pdrn.study import figures, paper, reproduce
-from pdrn.study.config import from_table
+from pdrn.study.config import from_table, run_name
 from pdrn.study.evaluate import evaluate
 from pdrn.study.findings import save_example, save_study
 from pdrn.study.page import Compared
 from pdrn.study.report import findings_in, markdown, write_report
-from pdrn.study.reproduce import Study
+from pdrn.study.reproduce import Study, lambdas_at
 from pdrn.study.runs import Run, runs_in
-from pdrn.study.tables import Place, Result, best, place_of, tables
+from pdrn.study.tables import Place, Result, Setting, best, chosen_runs, place_of, tables
 from pdrn.study.train import train
 
 SMALL = Study(depths=(1, 2), epochs=1, frame_length=32, lambdas=(1e-8, 1e-2))
@@ -38,7 +39,7 @@ def runs(corpus, tmp_path_factory):
     train_all(SMALL, corpus, out)
     setting, table = SMALL.table(corpus, out)
     save_study(out, setting, {"table2": reproduce.table_2(setting, table, corpus)})
-    save_example(out, setting, reproduce.example(setting, table, corpus))
+    save_example(out, setting, reproduce.example(setting, table, corpus), chosen_runs(table))
     return out
 
 
@@ -61,6 +62,30 @@ def test_lambda_is_chosen_at_two_layers_or_where_it_is_said():
     study = Study(lambda_depth=10, lambdas=(1e-8,))
     assert {place_of(c).depth for c in study.first_part() if c.loss.regularisation} == {10}
     assert {place_of(c).depth for c in study.second_part({"PDN": 1e-8})} == {1, 2, 5, 15}
+
+
+def test_where_a_lambda_cannot_be_trained_another_is_chosen_and_said(runs, corpus, tmp_path):
+    shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
+    assert SMALL.chosen_lambdas(corpus, tmp_path) == {"PDN": 1e-8, "PDRN": 1e-8}
+    for kind, values in (("PDN", (1e-8,)), ("PDRN", (1e-8, 1e-2))):
+        for value in values:
+            name = run_name(SMALL.config(kind, 2, value), corpus.checksum)
+            shutil.rmtree(tmp_path / name)
+    assert SMALL.chosen_lambdas(corpus, tmp_path) == {}
+    chosen = SMALL.chosen_lambdas(corpus, tmp_path, all_done=False)
+    assert chosen == {"PDN": 1e-2}
+    assert SMALL.remarks(chosen) == [
+        "lambda=0.01, chosen for PDNs, is the largest tried; try larger ones",
+        "without a lambda, PDRNs with regularisation are left out at other depths",
+    ]
+    assert SMALL.remarks({"PDN": 1e-8, "PDRN": 1e-8})[0].endswith("is the smallest tried; try smaller ones")
+    assert Study().remarks({"PDN": 1e-8, "PDRN": 1e-8}) == []
+    assert Study(lambdas=()).remarks({}) == Study(lambdas=(1e-8,)).remarks({"PDN": 1e-8, "PDRN": 1e-8}) == []
+
+
+def test_lambda_follows_the_width_of_cells():
+    assert lambdas_at(5) == (1e-9, 1e-8, 1e-7)
+    assert lambdas_at(6) == pytest.approx((2.5e-10, 2.5e-9, 2.5e-8))
 
 
 def test_every_place_has_its_run_and_lambda_is_the_better_one(runs, corpus):
@@ -94,6 +119,24 @@ def test_the_longest_training_counts(runs, corpus, tmp_path):
     epochs = {place: result.epochs for place, result in table.items()}
     assert epochs[Place("PDN", False, 1)] == 2
     assert epochs[Place("PDN", True, 1)] == 1
+
+
+def test_every_seed_has_its_own_table(runs, corpus, tmp_path):
+    shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
+    other = Study(depths=(1,), epochs=2, frame_length=32, lambdas=(), seed=5)
+    train_all(other, corpus, tmp_path)
+    settings = tables(runs_in(tmp_path))
+    assert {setting.seed: len(table) for setting, table in settings.items()} == {0: 8, 5: 2}
+    assert len({setting.name for setting in settings}) == 2
+    setting, table = other.table(corpus, tmp_path)
+    assert {result.epochs for result in table.values()} == {2}
+    assert "frames of 32 samples, seed 5." in markdown(tmp_path, [setting])
+
+
+@pytest.mark.parametrize(("rate", "resampled"), [(16000, 0), (16000, 16000), (8000, 0), (48000, 0)])
+def test_the_papers_figures_are_for_its_sample_rate(rate, resampled):
+    setting = Setting("paper", 5, 1024, "any", "0" * 64, rate, resampled)
+    assert setting.is_the_papers == (rate == 16000)
 
 
 def test_curves_that_decay_evenly_are_smooth_and_those_that_jump_are_not(tmp_path):
@@ -158,6 +201,8 @@ def test_a_table_2_of_networks_that_are_not_the_best_any_more_says_so(runs, corp
     _, table = SMALL.table(corpus, tmp_path)
     shutil.rmtree(best(table, "PDRN").run.folder)
     assert "Other networks are the best by now: give pdrn reproduce table2 again" in markdown(tmp_path)
+    write_report(tmp_path, tmp_path / "report")
+    assert (tmp_path / "report" / "report.md").read_text().count("give pdrn reproduce figures again") == 4
 
 
 def test_a_best_network_of_another_architecture_is_refused(runs, corpus, tmp_path):
@@ -232,6 +277,7 @@ def test_the_papers_figures_stand_beside_those_of_its_own_setting():
     assert Compared(1.812, 1.81).is_better is None
     assert Compared(None, 1.81).comparison == "1.81"
     assert Compared(1.0).comparison == ""
+    assert Compared(1.90, 1.81, is_learned=False).is_better is None
 
 
 def test_the_report_sets_the_papers_figures_beside_its_own(runs, tmp_path):
@@ -246,6 +292,9 @@ def test_the_report_sets_the_papers_figures_beside_its_own(runs, tmp_path):
     assert re.search(r"\(2\.43, [+-]\d+ %\)", text)
     assert re.search(r"\(2\.24, [+-]\d+ %\)", text)
     assert "in brackets the paper's and the difference. Training" in text
+    for folder, is_beside in ((runs, False), (tmp_path, True)):
+        page = write_report(folder, tmp_path / "report").read_text()
+        assert ("Under a figure stand the paper's" in page) == is_beside
 
 
 def test_the_example_holds_signals_inside_their_cells(runs):
@@ -322,10 +371,29 @@ def test_what_cannot_be_measured_is_refused_before_training(corpus):
         SMALL.check(dataclasses.replace(corpus, sample_rate_hz=44100), ["pesq"])
 
 
+def test_files_that_cannot_be_measured_are_named_before_training(tmp_path):
+    noise = np.random.default_rng(0).uniform(-0.5, 0.5, 320)
+    for split in ("train", "dev", "test"):
+        (tmp_path / split).mkdir()
+        soundfile.write(tmp_path / split / "a.wav", noise, 16000)
+    with_sound_in_its_tail = np.concatenate([np.zeros(320), noise[:20]])
+    soundfile.write(tmp_path / "test" / "b.wav", with_sound_in_its_tail, 16000)
+    with pytest.raises(ValueError, match=r"the whole frames of .*b\.wav are silent.*; leave it out"):
+        SMALL.check(Corpus.scan(tmp_path), [])
+    soundfile.write(tmp_path / "test" / "b.wav", np.zeros(400), 16000)
+    with pytest.raises(ValueError, match=r"b\.wav is silent and cannot be normalised; leave it out"):
+        SMALL.check(Corpus.scan(tmp_path), [])
+    for file in (tmp_path / "test").iterdir():
+        file.unlink()
+    with pytest.raises(ValueError, match=r"the test split of .* is empty; add sound files"):
+        SMALL.check(Corpus.scan(tmp_path), [])
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"recipe": "cake"}, "no recipe"),
+        ({"lambdas": (), "lambda_depth": 2}, "without lambdas none is chosen"),
         ({"depths": ()}, "depths"),
         ({"depths": (0,)}, "depths"),
         ({"depths": (1, 1)}, "name each once"),

@@ -11,7 +11,7 @@ import pytest
 from tests.app.running import pdrn
 from tests.study.test_train import config
 
-from pdrn.study.config import from_complete_table, load, names, run_name
+from pdrn.study.config import from_complete_table, from_table, load, names, run_name
 from pdrn.study.runs import Run, runs_in
 from pdrn.study.tabular import as_table, as_toml
 from pdrn.study.train import Diverged, Watcher, train
@@ -141,6 +141,13 @@ class Refusing(Watcher):
 def test_configurations_are_the_same_as_text(name, tmp_path):
     (tmp_path / "a.toml").write_text(as_toml(load(name)))
     assert load(tmp_path / "a.toml") == load(name)
+
+
+def test_a_recipe_with_another_start_is_the_same_as_text(tmp_path):
+    network = {"kind": "LISTA", "depth": 1, "map": {"kind": "DenseMap", "samples": 32}}
+    settings = from_table({"recipe": "modern", "architecture": network, "start": {"kind": "own"}})
+    (tmp_path / "a.toml").write_text(as_toml(settings))
+    assert load(tmp_path / "a.toml") == settings
 
 
 def test_whole_numbers_stay_whole(corpus, tmp_path):

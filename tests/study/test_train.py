@@ -5,6 +5,7 @@ import math
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -204,6 +205,35 @@ def test_kill_9_at_any_moment_changes_nothing(corpus_folder, corpus, tmp_path):
     assert files_of(run)["log"] == files_of(whole)["log"]
 
 
+@pytest.mark.parametrize("batch_size", [64, 10_000])
+def test_the_floor_is_that_of_the_rows_that_were_learned_and_a_stall_does_not_count(
+    corpus, tmp_path, monkeypatch, batch_size
+):
+    class Products:
+        times = iter([1e-6, 1e-3, *1000 * [1e-6]])
+
+        def seconds(self):
+            return next(self.times)
+
+    monkeypatch.setattr(Learner, "products", lambda self, examples: Products())
+    monkeypatch.setattr("pdrn.study.train.STEPS_PER_FLOOR", 1)
+    settings = config(recipe="paper", optimiser={"batch_size": batch_size}, budget={"epochs": 1})
+    (entry,) = quickly(settings, corpus, tmp_path).log()
+    frames = len(TrainingData.read(corpus, settings).frames)
+    assert entry["step"] == math.ceil(frames / batch_size)
+    batches = frames / min(frames, batch_size)
+    assert entry["floor_fraction"] == pytest.approx(1e-6 * batches / entry["training_seconds"])
+
+
+def test_a_corpus_that_is_gone_is_named_and_not_the_run(corpus, tmp_path):
+    shutil.copytree(corpus.folder, tmp_path / "sounds")
+    copy = Corpus.scan(tmp_path / "sounds")
+    gone = copy.folder / copy.split("train")[0].path
+    gone.unlink()
+    with pytest.raises(ValueError, match=f"{gone} cannot be opened"):
+        quickly(config(), copy, tmp_path / "runs")
+
+
 def test_a_longer_budget_goes_on_from_a_shorter_one(corpus, tmp_path):
     whole = quickly(config(recipe="paper", budget={"epochs": 5}), corpus, tmp_path / "whole")
     quickly(config(recipe="paper", budget={"epochs": 3}), corpus, tmp_path)
@@ -246,6 +276,20 @@ def test_another_version_of_the_code_is_said_and_recorded(corpus, tmp_path, monk
     assert watcher.notes == ["epochs until 1 were trained by version 0.1+a, those after by 0.1+b"]
     assert run.record()["code"] == "0.1+a"
     assert run.record()["later_code"] == [{"code": "0.1+b", "after_epoch": 1}]
+
+
+def test_another_version_of_the_code_is_said_where_a_longer_run_goes_on(corpus, tmp_path, monkeypatch):
+    for version, epochs in (("0.1+a", 1), ("0.1+b", 2), ("0.1+c", 3)):
+        for module in ("beginning", "train"):
+            monkeypatch.setattr(f"pdrn.study.{module}.code_version", lambda version=version: version)
+        watcher = StopAfter(0)
+        run = quickly(config(recipe="paper", budget={"epochs": epochs}), corpus, tmp_path, watcher=watcher)
+    assert watcher.notes == ["epochs until 2 were trained by version 0.1+b, those after by 0.1+c"]
+    assert run.record()["code"] == "0.1+a"
+    assert run.record()["later_code"] == [
+        {"code": "0.1+b", "after_epoch": 1},
+        {"code": "0.1+c", "after_epoch": 2},
+    ]
 
 
 def without_a_field(run, folder):
@@ -347,7 +391,7 @@ def test_a_loss_that_is_not_a_number_is_said_and_the_best_network_stays(corpus, 
         learner, "learning_rate", lambda o, step, total: math.inf if step > 70 else honest(o, step, total)
     )
     monkeypatch.setattr(learner.Learner, "_clip", lambda self: None)
-    with pytest.raises(ValueError, match=r"not a number.*lower the learning rate.*best network, of epoch 2"):
+    with pytest.raises(ValueError, match=r"not a number.*best network, of epoch 2.*; lower optimiser"):
         quickly(settings, corpus, tmp_path)
     run = Run(tmp_path / run_name(settings, corpus.checksum))
     assert run.best().weights
@@ -450,7 +494,9 @@ def test_states_and_records_from_before_there_were_checksums_are_believed(corpus
         contents = (folder / name).read_bytes()
         older = contents.replace(b"sha256", b"sha255") if name == "run.json" else unsigned(contents)
         assert older != contents
-        (folder / name).write_bytes(older.replace(b"corpus_sha255", b"corpus_sha256"))
+        for part in (b"corpus_", b"network_"):
+            older = older.replace(part + b"sha255", part + b"sha256")
+        (folder / name).write_bytes(older)
     assert quickly(config(), corpus, tmp_path).is_done
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from pdrn.app.options import Address, CorpusFolder, CorpusRate, EngineName, EngineOption, Hearing, RunsFolder
-from pdrn.app.studying import names, numbers, require, scanned
+from pdrn.app.studying import names, numbers, require, scanned_at
 
 EXAMPLES = """\b
 For example:
@@ -26,8 +26,13 @@ def reproduce(
     epochs: Annotated[int, typer.Option(min=0, help="0: as many as the recipe says.")] = 0,
     depths: Annotated[str, typer.Option(help="Comma-separated numbers of layers.")] = "1,2,5,10,15",
     lambdas: Annotated[
-        str, typer.Option(help="Comma-separated: regularisations to choose from; empty for none.")
-    ] = "1e-9,1e-8,1e-7",
+        str | None,
+        typer.Option(
+            help="Comma-separated: regularisations to choose from; empty for none. "
+            "1e-9,1e-8,1e-7 at 5 bits unless given, and at others as cells are wider or narrower.",
+            show_default=False,
+        ),
+    ] = None,
     lambda_depth: Annotated[
         int, typer.Option(min=0, help="Number of layers at which lambda is chosen; 0: 2, or the least.")
     ] = 0,
@@ -55,25 +60,31 @@ def reproduce(
     if what not in ("table1", "table2", "figures", "all"):
         raise ValueError(f"there are table1, table2, figures and all to reproduce, not {what!r}")
     _check_engine(engine, address, cpus_per_network, jobs)
+    if dry_run and engine is EngineName.ray:
+        raise typer.BadParameter("the plan is one for this machine; leave --engine out, or --dry-run")
+    heard = names(hearing)
     require("torch", "train")
     require("matplotlib", "report")
     from pdrn.app.reproducing import in_turn, show_plan, side_by_side, train_grid
     from pdrn.study import reproduce as steps
     from pdrn.study.findings import save_example, save_study
     from pdrn.study.report import markdown, write_report
+    from pdrn.study.tables import chosen_runs
 
+    if heard and what not in ("table2", "all"):
+        raise ValueError(f"--hearing is for table2, which {what} is not a part of; leave it out")
+    index = scanned_at(corpus, sample_rate)
     study = steps.Study(
         recipe=recipe,
         depths=tuple(numbers(depths, int, "depths")),
         epochs=epochs,
         bits=bits,
         frame_length=frame_length,
-        lambdas=tuple(numbers(lambdas, float, "lambdas")),
+        lambdas=steps.lambdas_at(bits) if lambdas is None else tuple(numbers(lambdas, float, "lambdas")),
         lambda_depth=lambda_depth,
-        sample_rate_hz=sample_rate,
+        sample_rate_hz=index.sample_rate_hz or 0,
         seed=seed,
     )
-    index, heard = scanned(corpus, sample_rate_hz=sample_rate), names(hearing)
     study.check(index, heard)
     if dry_run:
         show_plan(study, index, out, jobs)
@@ -83,21 +94,23 @@ def reproduce(
         from pdrn.app.training_on_ray import train_on_ray
 
         with connected(address, os.cpu_count() or 1) as ray:
-            train_grid(study, index, out, partial(train_on_ray, ray, cpus_per_network or 1.0))
+            failure = train_grid(study, index, out, partial(train_on_ray, ray, cpus_per_network or 1.0))
     else:
-        train_grid(study, index, out, partial(side_by_side, jobs=jobs) if jobs > 1 else in_turn)
+        failure = train_grid(study, index, out, partial(side_by_side, jobs=jobs) if jobs > 1 else in_turn)
     setting, table = study.table(index, out)
+    if failure and not table:
+        raise ValueError(failure)
     if what in ("table2", "all"):
         rows = steps.table_2(setting, table, index, heard)
         save_study(out, setting, {"table2": rows})
     if what in ("figures", "all"):
-        save_example(out, setting, steps.example(setting, table, index))
-    if what == "table1":
-        print(markdown(out, [setting], ("table1",)))
-    elif what == "table2":
-        print(markdown(out, [setting], ("table2",)))
+        save_example(out, setting, steps.example(setting, table, index), chosen_runs(table))
+    if what in ("table1", "table2"):
+        print(markdown(out, [setting], (what, "training")))
     else:
         print(write_report(out, out / "report"))
+    if failure:
+        raise ValueError(f"{failure}; what could be trained is in the tables")
 
 
 def _check_engine(engine: EngineName, address: str | None, cpus_per_network: float | None, jobs: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from functools import partial
@@ -12,11 +11,11 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from pdrn.app import workers
-from pdrn.app.training import clock
+from pdrn.app.training import clock, following
 from pdrn.audio.corpus import Corpus
 from pdrn.study.config import Config
 from pdrn.study.paper import KINDS
-from pdrn.study.reproduce import Study, Trained, multiplications, trained
+from pdrn.study.reproduce import Study, Trained, diverged, multiplications, trained
 from pdrn.study.runs import run_for, shorter_run
 from pdrn.study.tables import place_of
 
@@ -37,11 +36,11 @@ def title(config: Config) -> str:
 
 def show_plan(study: Study, corpus: Corpus, out: Path, jobs: int) -> None:
     """Print what would be trained, with its FLOPs and its time on this machine."""
-    from pdrn.study.machine import fastest_threads, multiplications_per_second
+    from pdrn.study.machine import fastest_threads, multiplications_per_second, usable_cores
 
-    cores = os.cpu_count() or 1
-    threads = max(1, cores // jobs) if jobs > 1 else fastest_threads()
-    rate = jobs * multiplications_per_second(threads) * TYPICAL_SHARE_OF_FLOOR
+    threads = fastest_threads(jobs)
+    at_once = min(jobs, max(1, usable_cores() // threads))
+    rate = at_once * multiplications_per_second(threads) * TYPICAL_SHARE_OF_FLOOR
     table = RichTable(title=f"{study.recipe} recipe, {study.bits} bits, {corpus.folder}")
     for heading in ("network", "epochs", "done", "TFLOP", "time"):
         table.add_column(heading, justify="right")
@@ -59,7 +58,8 @@ def show_plan(study: Study, corpus: Corpus, out: Path, jobs: int) -> None:
         done = log[-1]["epoch"] if log else 0
         left = multiplications(config, corpus) * (1 - done / config.budget.epochs)
         total += left
-        table.add_row(name, str(config.budget.epochs), str(done), f"{2e-12 * left:.1f}", clock(left / rate))
+        time = clock(jobs * left / rate)  # its share of the machine is one of so many
+        table.add_row(name, str(config.budget.epochs), str(done), f"{2e-12 * left:.1f}", time)
     table.add_section()
     table.add_row("all", "", "", f"{2e-12 * total:.1f}", clock(total / rate))
     Console().print(table)
@@ -72,20 +72,29 @@ def show_plan(study: Study, corpus: Corpus, out: Path, jobs: int) -> None:
         print("for each kind of network, by the development error")
 
 
-def train_grid(study: Study, corpus: Corpus, out: Path, trainer: Trainer) -> None:
-    """Train all networks of a study that are not there yet; those that fail are named in the end."""
+def train_grid(study: Study, corpus: Corpus, out: Path, trainer: Trainer) -> str:
+    """Train all networks of a study that are not there yet, and return which could not be, if any."""
     failed = _train(study.first_part(), corpus, out, trainer)
-    failed += _train(study.second_part(study.chosen_lambdas(corpus, out)), corpus, out, trainer)
-    if failed:
-        first, more = failed[0], f", and {len(failed) - 1} more as said above" if failed[1:] else ""
-        raise ValueError(f"{title(first.config)} was not trained: {first.error}{more}")
+    chosen = study.chosen_lambdas(corpus, out, all_done=False)
+    for remark in study.remarks(chosen):
+        Console(stderr=True, highlight=False).print(remark, soft_wrap=True)
+    failed += _train(study.second_part(chosen), corpus, out, trainer)
+    if not failed:
+        return ""
+    first, more = failed[0], f", and {len(failed) - 1} more as said above" if failed[1:] else ""
+    return f"{title(first.config)} was not trained: {first.error}{more}"
 
 
 def _train(configs: Sequence[Config], corpus: Corpus, out: Path, trainer: Trainer) -> list[Trained]:
     """Train what is missing, say how it goes, and return what failed."""
-    missing = [config for config in configs if not run_for(config, corpus.checksum, out).is_done]
-    console, failed = Console(stderr=True, highlight=False), []
-    with closing(trainer(missing, corpus, out)) as results:
+    runs = {title(config): (config, run_for(config, corpus.checksum, out)) for config in configs}
+    missing = {name: pair for name, pair in runs.items() if not pair[1].is_done}
+    followed = {name: run for name, (_, run) in missing.items() if trainer is not in_turn}
+    failed = []
+    with (
+        following(followed) as console,
+        closing(trainer([config for config, _ in missing.values()], corpus, out)) as results,
+    ):
         for number, result in enumerate(results, 1):
             said = f"{number}/{len(missing)}  {title(result.config)}"
             for sentence in result.notes:
@@ -106,8 +115,9 @@ def side_by_side(
 
     One that fails does not keep others from their training. Where the caller ends, so do the processes.
     """
-    threads = max(1, (os.cpu_count() or 1) // jobs)
-    train = partial(trained, corpus=corpus, out=out, threads=threads)
+    from pdrn.study.machine import fastest_threads
+
+    train = partial(trained, corpus=corpus, out=out, threads=fastest_threads(jobs))
     with closing(workers.side_by_side(train, configs, jobs)) as results:
         for config, result in results:
             yield result or Trained(config, error="its process was killed; is memory short? try fewer jobs")
@@ -116,12 +126,14 @@ def side_by_side(
 def in_turn(configs: Sequence[Config], corpus: Corpus, out: Path) -> Generator[Trained, None, None]:
     """Train networks one after another, each with its progress."""
     from pdrn.app.training import display
-    from pdrn.study.train import train
+    from pdrn.study.train import Diverged, train
 
     for number, config in enumerate(configs, 1):
         try:
             with display(f"{number}/{len(configs)}  {title(config)}") as watcher:
                 result = Trained(config, train(config, corpus, out, watcher=watcher))
+        except Diverged as error:
+            result = Trained(config, error=diverged(error.fact))
         except (ValueError, OSError) as error:
             result = Trained(config, error=str(error))
         yield result

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pdrn.app.options import CorpusFolder, CorpusRate, RunsFolder
-from pdrn.app.studying import numbers, require, scanned
+from pdrn.app.studying import numbers, require, scanned_at
 
 EXAMPLES = """\b
 For example:
@@ -44,12 +45,12 @@ def study(
     from pdrn.study import comparison, entrants
     from pdrn.study.compared import markdown
     from pdrn.study.config import Config
-    from pdrn.study.findings import load_comparisons, save_comparison
+    from pdrn.study.findings import known_steps, save_comparison
     from pdrn.study.iterating import iterated
     from pdrn.study.machine import fastest_threads
-    from pdrn.study.train import train
+    from pdrn.study.train import Diverged, train
 
-    index, threads = scanned(corpus, sample_rate_hz=sample_rate), threads or fastest_threads()
+    index, threads = scanned_at(corpus, sample_rate), threads or fastest_threads()
     layers, learning_rates = numbers(depths, int, "depths"), numbers(rates, float, "rates")
     least = 2 if what == "iterating" else 1
     if not learning_rates or not layers or min(layers) < least:
@@ -61,7 +62,7 @@ def study(
         networks = entrants.extrapolation(frame_length, bits, layers, batches)
     else:
         networks = entrants.iterating(frame_length, bits, layers, batches)
-    networks = comparison.at_rate(networks, sample_rate)
+    networks = comparison.at_rate(networks, index.sample_rate_hz or 0)
     asked = {
         "networks": [entrant.name for entrant in networks],
         "corpus": index.folder.resolve().name,
@@ -69,20 +70,15 @@ def study(
         "bits": bits,
         "frame_length": frame_length,
         "epochs": epochs,
-        "batches": batches,
     }
-    if sample_rate:
-        asked["sample_rate_hz"] = sample_rate
-    known = load_comparisons(out).get(what, {})
-    if known.get("asked") != asked:
-        equal = (epochs * batches,) * len(networks)
-        timed = what == "neighbours"
-        steps = comparison.in_equal_time(networks, index, epochs, threads) if timed else equal
-        known = {"asked": asked, "steps": steps}
-        save_comparison(out, what, known)
-    contest = comparison.Comparison(
-        networks, tuple(known["steps"]), tuple(learning_rates), tuple(range(seeds))
-    )
+    if index.sample_rate_hz:
+        asked["sample_rate_hz"] = index.sample_rate_hz
+    if what == "neighbours":
+        timed = partial(comparison.in_equal_time, networks, index, epochs, threads)
+        steps = known_steps(out, asked | {"threads": threads}, timed)
+    else:
+        asked["batches"], steps = batches, (epochs * batches,) * len(networks)
+    contest = comparison.Comparison(networks, steps, tuple(learning_rates), tuple(range(seeds)))
     names = list[str]()
 
     def train_all(runs: list[tuple[comparison.Entrant, Config]]) -> None:
@@ -92,12 +88,18 @@ def study(
                 f"{number}/{contest.run_count}  {entrant.name}, learning rate {rate:g}, seed {config.seed}"
             )
             with display(title) as watcher:
-                names.append(train(config, index, out, threads=threads, watcher=watcher).folder.name)
+                try:
+                    names.append(train(config, index, out, threads=threads, watcher=watcher).folder.name)
+                except Diverged as error:
+                    if config.seed != contest.seeds[0]:
+                        raise
+                    watcher.note(f"{title}: {error.fact}; this learning rate does not count")
 
     train_all(contest.trials())
     train_all(contest.repetitions(comparison.best_rates(contest, index, out)))
     found = comparison.outcomes(contest, index, out)
     if what == "iterating":
         found = [iterated(outcome, index, out) for outcome in found]
-    save_comparison(out, what, known | {"runs": names, "outcomes": [asdict(each) for each in found]})
+    told = {"asked": asked, "steps": steps, "runs": names, "outcomes": [asdict(each) for each in found]}
+    save_comparison(out, what, told)
     print(markdown(out, what))

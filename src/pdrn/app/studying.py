@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -39,3 +40,11 @@ def scanned(*folders: Path, sample_rate_hz: int = 0, quiet: bool = False) -> Cor
 
     with Console(stderr=True, quiet=quiet).status(f"reading {', '.join(map(str, folders))}"):
         return Corpus.joined([Corpus.scan(folder, sample_rate_hz or None) for folder in folders])
+
+
+def scanned_at(folder: Path, sample_rate_hz: int) -> Corpus:
+    """Index a corpus that is to have this rate, or its own (0); one that has it already is not resampled."""
+    corpus = scanned(folder, sample_rate_hz=sample_rate_hz)
+    if all(entry.sample_rate_hz == sample_rate_hz for entry in corpus.entries):
+        return replace(corpus, sample_rate_hz=None)
+    return corpus

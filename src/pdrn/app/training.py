@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
 from typing import Any
 
 from rich.console import Console
@@ -14,13 +15,19 @@ from pdrn.study.log import Entry
 from pdrn.study.runs import Run, processes_of
 from pdrn.study.train import Relay, Watcher
 
+SECONDS_BETWEEN_LOOKS = 1.0
+"""How often the logs of other processes are read."""
+
 
 class Display(Watcher):
-    """Shows the epoch, errors, speed and the time that is left, on standard error."""
+    """Shows the epoch, errors, speed and the time that is left, on standard error.
 
-    def __init__(self, progress: Progress, title: str = "") -> None:
-        self.progress, self.title = progress, title
-        self.task = progress.add_task("", total=None, figures="")
+    One of several that share a terminal has a name, which begins every line.
+    """
+
+    def __init__(self, progress: Progress, title: str = "", name: str = "") -> None:
+        self.progress, self.title, self.prefix = progress, title or name, f"{name}  " if name else ""
+        self.task = progress.add_task("", total=None, figures="", visible=False)
         self.begun = (0.0, 0)
 
     def begin(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
@@ -38,7 +45,7 @@ class Display(Watcher):
             soft_wrap=True,
             markup=False,
         )
-        self.progress.update(self.task, total=record["total_steps"], completed=done)
+        self.progress.update(self.task, total=record["total_steps"], completed=done, visible=True)
 
     def note(self, sentence: str) -> None:
         self.progress.console.print(sentence, soft_wrap=True, markup=False)
@@ -46,9 +53,17 @@ class Display(Watcher):
     def advance(self, step: int) -> None:
         self.progress.update(self.task, completed=step)
 
+    def begun_ago(self, seconds: float) -> None:
+        """Hear that training began before this could."""
+        self.begun = (time.monotonic() - seconds, self.begun[1])
+
+    def end(self) -> None:
+        """Make room for others."""
+        self.progress.update(self.task, visible=False)
+
     def epoch(self, entry: Entry) -> None:
         figures = (
-            f"epoch {entry['epoch']}/{self.epochs}  train {1e4 * entry['train_mse']:.3f}e-4  "
+            f"{self.prefix}epoch {entry['epoch']}/{self.epochs}  train {1e4 * entry['train_mse']:.3f}e-4  "
             f"dev {1e4 * entry['dev_mse']:.3f}e-4  SNR {entry['dev_snr']:.2f} dB  "
             f"{entry['samples_per_second'] / 1e6:.2f} M samples/s  "
             f"{entry['floor_fraction']:.0%} of the GEMM floor"
@@ -89,10 +104,69 @@ class Board(Relay):
 @contextmanager
 def display(title: str = "") -> Iterator[Display]:
     """Show a training run while the context lasts."""
+    with _progress() as progress:
+        yield Display(progress, title)
+
+
+@contextmanager
+def following(runs: Mapping[str, Run]) -> Iterator[Console]:
+    """Show how runs go that other processes train, by their logs, while the context lasts.
+
+    What else there is to say meanwhile is for the console.
+    """
+    if not runs:
+        yield Console(stderr=True, highlight=False)
+        return
+    with _progress() as progress:
+        followers = [_Follower(run, Display(progress, name=name)) for name, run in runs.items()]
+        is_over = Event()
+
+        def follow() -> None:
+            while not is_over.wait(SECONDS_BETWEEN_LOOKS):
+                for follower in followers:
+                    follower.look()
+
+        thread = Thread(target=follow, daemon=True)
+        thread.start()
+        try:
+            yield progress.console
+        finally:
+            is_over.set()
+            thread.join()
+            for follower in followers:
+                follower.look()
+
+
+class _Follower:
+    """Tells a display what it finds in the log of a run, from where that stands now."""
+
+    def __init__(self, run: Run, display: Display) -> None:
+        self.run, self.display = run, display
+        self.epoch, self.has_begun = len(run.log()), False
+
+    def look(self) -> None:
+        with suppress(OSError, ValueError):  # it is being written, or damaged: whoever trains it will tell
+            record, log = self.run.record(), self.run.log()
+            new = [entry for entry in log if entry["epoch"] > self.epoch]
+            if record is None or not new:
+                return
+            if not self.has_begun:
+                self.display.begin(self.run, record, self.epoch + 1)
+                before = log[-len(new) - 1]["training_seconds"] if len(log) > len(new) else 0.0
+                self.display.begun_ago(new[-1]["training_seconds"] - before)
+                self.has_begun = True
+            for entry in new:
+                self.display.advance(entry["step"])
+                self.display.epoch(entry)
+                self.epoch = entry["epoch"]
+            if self.run.is_done:
+                self.display.end()
+
+
+def _progress() -> Progress:
     console = Console(stderr=True, highlight=False)
     columns = (TextColumn("{task.fields[figures]}"), BarColumn(20), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        yield Display(progress, title)
+    return Progress(*columns, console=console, disable=not console.is_terminal)
 
 
 def clock(seconds: float) -> str:

@@ -72,13 +72,13 @@ def _begun(
 ) -> dict[str, Any]:
     """Note what the run is, after it took over what a shorter one did."""
     shorter = shorter_run(config, corpus.checksum, run.folder.parent, threads, processes.count)
-    if not threads:
-        theirs = (shorter.record() or {}) if shorter else {}
-        threads = theirs.get("threads") or fastest_threads(processes.on_this_machine)
+    theirs = (shorter.record() or {}) if shorter else {}
+    threads = threads or theirs.get("threads") or fastest_threads(processes.on_this_machine)
     record = {
         "name": run.name,
         "config": as_table(config),
-        "code": code_version(),
+        "code": theirs.get("code") or code_version(),
+        "later_code": theirs.get("later_code", []),
         "corpus": corpus.folder.resolve().name,
         "corpus_sha256": corpus.checksum,
         "sample_rate_hz": corpus.signal_rate_hz,
@@ -92,7 +92,7 @@ def _begun(
     with repeatable(threads):
         record["total_steps"] = _total_steps(config, data)
     if shorter:
-        record["goes_on_from"] = {"run": shorter.name, "code": (shorter.record() or {})["code"]}
+        record["goes_on_from"] = {"run": shorter.name}
     run.begin(record, shorter)
     return record
 

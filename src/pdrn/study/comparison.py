@@ -18,8 +18,8 @@ import numpy as np
 
 from pdrn.audio.corpus import Corpus
 from pdrn.study.config import Budget, Config
-from pdrn.study.data import TrainingData, without_a_frame
-from pdrn.study.evaluate import evaluate
+from pdrn.study.data import TrainingData
+from pdrn.study.evaluate import evaluate, whole_frames
 from pdrn.study.methods import network_method
 from pdrn.study.paper import FRAME_LENGTH
 from pdrn.study.runs import Run, run_for
@@ -118,9 +118,11 @@ class Outcome:
 
 
 def check(corpus: Corpus) -> None:
-    """Refuse a corpus whose test set could not be measured when all runs are done."""
-    if not any(corpus.length(entry) >= FRAME_LENGTH for entry in corpus.split("test")):
-        raise without_a_frame(corpus, "test", FRAME_LENGTH)
+    """Refuse a corpus whose test set could not be measured when all runs are done.
+
+    That is over whole frames of 1024 samples, whatever the networks take.
+    """
+    whole_frames(corpus, "test", FRAME_LENGTH)
 
 
 def in_equal_time(entrants: Sequence[Entrant], corpus: Corpus, epochs: int, threads: int) -> tuple[int, ...]:
@@ -144,11 +146,17 @@ def in_equal_time(entrants: Sequence[Entrant], corpus: Corpus, epochs: int, thre
 
 
 def best_rates(comparison: Comparison, corpus: Corpus, out: str | os.PathLike[str]) -> list[float]:
-    """Return the learning rate that is best for each entrant, once all trials are done."""
+    """Return the learning rate that is best for each entrant, once all trials have ended."""
     found = []
     for index in range(len(comparison.entrants)):
         configs = [comparison.config(index, rate, comparison.seeds[0]) for rate in comparison.rates]
-        errors = [_dev_ratio(run_for(config, corpus.checksum, out)) for config in configs]
+        runs = [run_for(config, corpus.checksum, out) for config in configs]
+        errors = [_dev_ratio(run) if run.is_done else math.inf for run in runs]
+        if math.isinf(min(errors)):
+            raise ValueError(
+                f"{comparison.entrants[index].name} could be trained with none of the learning rates; "
+                "name smaller ones"
+            )
         found.append(comparison.rates[int(np.argmin(errors))])
     return found
 

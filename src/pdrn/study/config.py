@@ -257,6 +257,8 @@ def from_table(table: Mapping[str, Any]) -> Config:
     if isinstance(budget, Mapping) and budget.keys() & {"epochs", "steps", "seconds"}:
         del base["budget"]  # one of three is set: what the recipe sets would be a second
     start = table.get("start", {})
+    if isinstance(start, Mapping) and start.get("kind") not in (None, base.get("start", {}).get("kind")):
+        base.pop("start", None)  # the recipe's numbers are for its own kind of start
     if isinstance(start, Mapping) and start.get("network"):
         file = file_of(str(start["network"]))
         architecture = as_table(describe(file)[0])

@@ -158,13 +158,17 @@ class DevelopmentData:
         """
         return [self._at(bits, restore, processes) for bits in self.data.depths_measured]
 
-    def _at(self, bits: float, restore: Any, processes: Processes) -> Measured:
+    def quantized(self, rows: Array, bits: float) -> Examples:
+        """Return rows with the cells that they have at a bit depth."""
         edge = np.float32(-0.5 if self.data.quantizer == "mid-tread" else 0.0)
+        return _cells(rows, np.full((len(rows), 1), bits), edge, self.data)
+
+    def _at(self, bits: float, restore: Any, processes: Processes) -> Measured:
         count = int(self.files[-1][-1]) + 1
         sums = energy, noise, error = np.zeros((3, count))
         groups = list(zip(self.groups, self.files, strict=True))
         for rows, files in groups[processes.rank :: processes.count]:
-            these = _cells(rows, np.full((len(rows), 1), bits), edge, self.data)
+            these = self.quantized(rows, bits)
             centre = (these.lower + these.upper) / 2
             restored = np.asarray(restore(these.lower, these.upper))
             for total, part in ((energy, 0), (noise, centre), (error, restored)):
@@ -190,8 +194,9 @@ def _long_enough(corpus: Corpus, split: str, length: int) -> tuple[list[Array], 
 
 
 def without_a_frame(corpus: Corpus, split: str, length: int) -> ValueError:
-    """Return the error that all files of a split are too short."""
+    """Return the error that a split is empty, or that all its files are too short."""
+    if not corpus.split(split):
+        return ValueError(f"the {split} split of {corpus.folder} is empty; add sound files")
     return ValueError(
-        f"the {split} split of {corpus.folder} has no file of {length} samples or more; "
-        "add some, or set a smaller length"
+        f"the {split} split of {corpus.folder} has no file of {length} samples or more; add longer ones"
     )

@@ -10,7 +10,7 @@ from pdrn.nets.maps import Map
 from pdrn.nets.primal_dual import Learned, Memory
 from pdrn.nets.related import LISTA, DeepPrimalDual, LearnedPrimalDual, ResidualNetwork, recurrent_proximal
 from pdrn.study.comparison import Entrant
-from pdrn.study.config import Config, Start, for_bits, from_table
+from pdrn.study.config import Config, for_bits, from_table
 from pdrn.study.tabular import as_table
 
 Table = Mapping[str, Any]
@@ -108,6 +108,6 @@ def iterating(frame_length: int, bits: int, depths: Sequence[int], batches: int)
 
 def _modern(network: Architecture, data: Table, **more: Table) -> Config:
     """Return a configuration by the modern recipe; networks of other families start as they do."""
-    start = {} if isinstance(network, PrimalDual) else {"start": {"kind": "own", "sigma": Start.sigma}}
+    start = {} if isinstance(network, PrimalDual) else {"start": {"kind": "own"}}
     table = {"recipe": "modern", "architecture": as_table(network), "data": data} | start | more
     return for_bits(from_table(table), data["bits"])

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
+from pdrn.audio.cells import FloatArray
 from pdrn.audio.corpus import Corpus
 from pdrn.audio.metrics import check_pesq, mse, pesq, snr, snr_pooled, stoi
 from pdrn.audio.quantizers import MidRise
@@ -53,6 +54,27 @@ def check_hearing(hearing: Collection[str], sample_rate_hz: int) -> None:
         check_pesq(sample_rate_hz)
 
 
+def whole_frames(corpus: Corpus, split: str, frame_length: int) -> list[FloatArray]:
+    """Return the signals of a split, each as far as it has whole frames, but for those that have none.
+
+    A split in which nothing, or a signal in which silence is left, is refused: there is nothing to compare
+    errors with.
+    """
+    signals = []
+    for entry in corpus.split(split):
+        signal = corpus.signal(entry)
+        if len(whole := signal[: len(signal) // frame_length * frame_length]):
+            if not whole.any():
+                raise ValueError(
+                    f"the whole frames of {corpus.folder / entry.path} are silent, and errors cannot be "
+                    "compared with silence; leave it out"
+                )
+            signals.append(whole)
+    if not signals:
+        raise without_a_frame(corpus, split, frame_length)
+    return signals
+
+
 def evaluate(
     corpus: Corpus,
     split: str,
@@ -66,6 +88,8 @@ def evaluate(
     Methods are given by name, or as a mapping from names of one's own. Files shorter than a frame do not
     count. Unknown methods and measures are refused before any work.
     """
+    if not methods:
+        raise ValueError("there is no method to measure; name some, for example qu,cp:25")
     sample_rate_hz = corpus.signal_rate_hz
     restorers = (
         methods
@@ -74,10 +98,7 @@ def evaluate(
     )
     check_hearing(hearing, sample_rate_hz)
     quantizer = MidRise(bits, full_scale=True)
-    signals = [s[: len(s) // frame_length * frame_length] for s in corpus.signals(split)]
-    signals = [signal for signal in signals if len(signal)]
-    if not signals:
-        raise without_a_frame(corpus, split, frame_length)
+    signals = whole_frames(corpus, split, frame_length)
     cells = [quantizer.cells(quantizer.encode(signal)) for signal in signals]
     quantized_mse = mse(signals, [each.centre for each in cells])
     for name, restore in restorers.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,17 @@ def save_comparison(out: str | os.PathLike[str], name: str, found: dict[str, Any
     _save_table(Path(out) / f"comparison-{name}.json", found)
 
 
+def known_steps(
+    out: str | os.PathLike[str], asked: dict[str, Any], measure: Callable[[], tuple[int, ...]]
+) -> tuple[int, ...]:
+    """Return how long each network of a comparison is trained: measured once, so that it can go on."""
+    path = Path(out) / f"steps-{digest(asked)[:16]}.json"
+    if not path.exists():
+        Path(out).mkdir(parents=True, exist_ok=True)
+        _save_table(path, {"asked": asked, "steps": measure()})
+    return tuple(_load_table(path)["steps"])
+
+
 def load_comparisons(out: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     """Return what is known of the comparisons in a folder, by name."""
     paths = sorted(Path(out).glob("comparison-*.json"))
@@ -62,22 +74,26 @@ def _load_table(path: Path) -> dict[str, Any]:
         raise _damaged(path, error) from error
 
 
-def save_example(out: str | os.PathLike[str], setting: Setting, arrays: Arrays) -> None:
-    """Keep an example, for the figures."""
-    facts = {"sha256": digest({}, arrays)}
+def save_example(
+    out: str | os.PathLike[str], setting: Setting, arrays: Arrays, chosen: Mapping[str, str]
+) -> None:
+    """Keep an example, for the figures, and by which runs it was restored."""
+    facts: dict[str, Any] = {"chosen": dict(chosen)}
+    facts["sha256"] = digest(facts, arrays)
     with whole_or_gone(Path(out) / f"study-{setting.name}.safetensors", overwrite=True) as stream:
         stream.write(safetensors.numpy.save(arrays, {FACTS_KEY: json.dumps(facts)}))
 
 
-def load_example(path: Path) -> Arrays | None:
-    """Return the example, None if there is none yet."""
+def load_example(path: Path) -> tuple[Arrays, dict[str, str]] | None:
+    """Return the example and by which runs it was restored, None if there is none yet."""
     if not path.exists():
         return None
     try:
         with opened(path) as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-            require_undamaged(json.loads((file.metadata() or {}).get(FACTS_KEY, "{}")), arrays, always=True)
-        return arrays
+            facts = json.loads((file.metadata() or {}).get(FACTS_KEY, "{}"))
+            require_undamaged(facts, arrays, always=True)
+        return arrays, dict(facts.get("chosen", {}))
     except (TypeError, ValueError, RecursionError) as error:
         raise _damaged(path, error) from error
 

@@ -20,7 +20,7 @@ from pdrn.nets.repeating import repeated
 from pdrn.nets.threads import limited
 from pdrn.study.comparison import Outcome
 from pdrn.study.config import Config
-from pdrn.study.data import DevelopmentData, TrainingData, quantized
+from pdrn.study.data import DevelopmentData, TrainingData
 from pdrn.study.runs import Run
 
 TIMES_AS_DEEP = 10
@@ -58,7 +58,7 @@ def course(network: Network, config: Config, corpus: Corpus, iterations: int) ->
     errors, noise = np.zeros(iterations), 0.0
     with limited(longer.threads):
         for rows in dev.groups:
-            examples = quantized(rows, config.data, np.random.default_rng(0))
+            examples = dev.quantized(rows, config.data.bits[0])
             cells = Box(examples.lower, examples.upper)
             noise += float(np.square(cells.centre - examples.signal, dtype=np.float64).sum())
             for layer, activation in enumerate(plan.activations(weights, cells)):
@@ -90,7 +90,7 @@ def _gaps(network: Network, config: Config, dev: DevelopmentData) -> tuple[float
     plan = network.architecture
     if not (isinstance(plan, PrimalDual) and plan.tying == "tied" and isinstance(plan.map, DenseMap)):
         return ()
-    examples = quantized(dev.groups[0][:FRAMES_FOR_GAPS], config.data, np.random.default_rng(0))
+    examples = dev.quantized(dev.groups[0][:FRAMES_FOR_GAPS], config.data.bits[0])
     exact = network.astype(np.float64)
     cells = Box(examples.lower.astype(np.float64), examples.upper.astype(np.float64))
     problem = dequantization(cells.lower, cells.upper, Dense(exact.weights["K"]))

@@ -49,8 +49,12 @@ def fastest_threads(processes: int = 1) -> int:
 
     On a busy machine all cores together can be several times slower than one.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max({1, max(1, cores // processes)}, key=multiplications_per_second)
+    return max({1, max(1, usable_cores() // processes)}, key=multiplications_per_second)
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def multiplications_per_second(threads: int) -> float:

@@ -15,6 +15,8 @@ class Compared:
     paper: float | None = None
     relative: bool = True
     """Whether the difference is in per cent, and less is better; else it is as it is, and more is better."""
+    is_learned: bool = True
+    """Whether it can be better or worse: what learns nothing differs by its data alone."""
 
     @property
     def value(self) -> str:
@@ -35,7 +37,9 @@ class Compared:
     @property
     def is_better(self) -> bool | None:
         """Whether it is better than the paper's by more than rounding; None where that cannot be said."""
-        if self.here is None or self.paper is None or abs(self.here - self.paper) < 0.005:
+        if self.here is None or self.paper is None or not self.is_learned:
+            return None
+        if abs(self.here - self.paper) < 0.005:
             return None
         return (self.here < self.paper) is self.relative
 
@@ -103,6 +107,10 @@ def as_html(sections: Sequence[Section]) -> str:
                 f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
             )
         body.append("</section>")
+    grids = [part for section in sections for part in section.parts if isinstance(part, Grid)]
+    figures = [cell for grid in grids for row in grid.rows for cell in row if isinstance(cell, Compared)]
+    if any(figure.paper is not None for figure in figures):
+        body.insert(0, _BESIDE_THE_PAPERS)
     return _PAGE.replace("BODY", "\n".join(body))
 
 
@@ -122,6 +130,9 @@ def _cell(cell: str | Compared) -> str:
     how = {None: "", True: ' class="better"', False: ' class="worse"'}[cell.is_better]
     return f"<td{how}><b>{cell.value}</b><small>{html.escape(cell.comparison)}</small></td>"
 
+
+_BESIDE_THE_PAPERS = """<p>Under a figure stand the paper's and the difference to it: green where a network is
+better, red where it is worse.</p>"""
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -146,8 +157,6 @@ td.better small { color: var(--better) } td.worse small { color: var(--worse) }
 figure { margin: 2rem 0 } figure img { width: 100%; box-sizing: border-box }
 </style>
 <h1>Primal-dual networks: tables and figures</h1>
-<p>Under every figure stand the paper's and the difference to it: green where this is better, red where it is
-worse.</p>
 BODY
 </html>
 """

@@ -13,8 +13,8 @@ MEMORY: dict[str, Literal["dual", "bias"]] = {"PDN": "dual", "PDRN": "bias"}
 
 DEPTHS = (1, 2, 5, 10, 15)
 
-BITS, FRAME_LENGTH = 5, 1024
-"""The bit depth, and the n, of its experiments."""
+BITS, FRAME_LENGTH, SAMPLE_RATE_HZ = 5, 1024, 16000
+"""The bit depth, the n, and the sample rate of its experiments."""
 
 _TABLE_1 = {
     ("PDN", "train", False): (2.08, 1.28, 0.48, 0.28, 1.51),

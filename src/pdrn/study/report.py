@@ -21,7 +21,7 @@ from pdrn.study.findings import load_comparisons, load_example, load_study
 from pdrn.study.page import Compared, Grid, Picture, Section
 from pdrn.study.paper import KINDS, TABLE_1, TABLE_2
 from pdrn.study.runs import runs_in
-from pdrn.study.tables import Place, Setting, Table, best, others, tables
+from pdrn.study.tables import Place, Setting, Table, chosen_runs, others, tables
 
 ALL = ("table1", "training", "table2")
 
@@ -34,6 +34,14 @@ class Findings:
     table: Table
     table2: Mapping[str, Any] | None
     example: Mapping[str, np.ndarray[Any, Any]] | None
+    example_by: Mapping[str, str]
+    """The runs that restored the example."""
+
+    def outdated(self, chosen: Mapping[str, str], what: str) -> str:
+        """Return a sentence where runs are not those of the best networks any more."""
+        if chosen == chosen_runs(self.table):
+            return ""
+        return f" Other networks are the best by now: give pdrn reproduce {what} again."
 
 
 def findings_in(runs: str | os.PathLike[str]) -> list[Findings]:
@@ -42,7 +50,8 @@ def findings_in(runs: str | os.PathLike[str]) -> list[Findings]:
     for setting, table in tables(runs_in(runs)).items():
         study, example = (Path(runs) / f"study-{setting.name}.{end}" for end in ("json", "safetensors"))
         table2 = load_study(study).get("table2")
-        found.append(Findings(setting, table, table2, load_example(example)))
+        arrays, by = load_example(example) or (None, {})
+        found.append(Findings(setting, table, table2, arrays, by))
     return found
 
 
@@ -132,11 +141,12 @@ def section(found: Findings, parts: Sequence[str]) -> Section:
     setting = found.setting
     made = {"table1": _table_1, "training": _training, "table2": _table_2}
     grids = [made[part](found) for part in parts]
-    resampled = f", resampled to {setting.sample_rate_hz} Hz" if setting.sample_rate_hz else ""
+    resampled = f", resampled to {setting.resampled_hz} Hz" if setting.resampled_hz else ""
+    seed = f", seed {setting.seed}" if setting.seed else ""
     return Section(
         f"{setting.recipe.capitalize()} recipe, {setting.bits} bits",
         f"Corpus {setting.corpus} ({setting.corpus_sha256[:12]}){resampled}, "
-        f"frames of {setting.frame_length} samples."
+        f"frames of {setting.frame_length} samples{seed}."
         + _where_the_papers(found, " The paper's figures are those of its own corpus, after 1000 epochs."),
         [grid for grid in grids if grid is not None],
     )
@@ -187,9 +197,9 @@ def _training(found: Findings) -> Grid:
             ]
         )
     caption = (
-        "How these were trained. The speed is in units of the floor: the time of the matrix products alone, "
-        "measured in the same run. Roughness is how far an error is from the mean of those before and after, "
-        "over the later half of the epochs."
+        "How these were trained; of several runs of a network the longest counts. The speed is in units of "
+        "the floor: the time of the matrix products alone, measured in the same run. Roughness is how far an "
+        "error is from the mean of those before and after, over the later half of the epochs."
     )
     header = ["network", "lambda", "weights", "epochs", "best", "time", "speed"]
     header += ["roughness of training", "of development", "run"]
@@ -204,8 +214,13 @@ def _table_2(found: Findings) -> Grid | None:
     for row in found.table2["rows"]:
         mse, snr = TABLE_2.get(row["method"], (None, None))
         figures: list[str | Compared] = [
-            Compared(1e4 * row["mse"], _in_1e4(found, mse)),
-            Compared(row["snr"], snr if found.setting.is_the_papers else None, relative=False),
+            Compared(1e4 * row["mse"], _in_1e4(found, mse), is_learned=row["method"] in KINDS),
+            Compared(
+                row["snr"],
+                snr if found.setting.is_the_papers else None,
+                relative=False,
+                is_learned=row["method"] in KINDS,
+            ),
         ]
         hearing = [f"{row[name]:.3f}" for name in heard]
         rows.append([row["method"], *figures, f"{row['ratio']:.3f}", *hearing])
@@ -215,9 +230,7 @@ def _table_2(found: Findings) -> Grid | None:
         "best on the development set, Chambolle-Pock, and Chambolle-Pock on overlapping frames (pdrn restore "
         "--method cp)." + _where_the_papers(found, " In brackets the paper's figures and the difference.")
     )
-    chosen = {kind: result.run.name for kind in KINDS if (result := best(found.table, kind))}
-    if chosen != found.table2["chosen"]:
-        caption += " Other networks are the best by now: give pdrn reproduce table2 again."
+    caption += found.outdated(found.table2["chosen"], "table2")
     header = ["", "MSE / 1e-4", "SNR / dB", "MSE ratio", *(name.upper() for name in heard)]
     return Grid(caption, header, rows)
 
@@ -235,8 +248,10 @@ def _pictures(found: Findings, folder: Path) -> list[Picture]:
         for kind in KINDS
     ]
     if found.example is not None:
-        drawn.append(("waveform", "A few milliseconds in their cells.", figures.waveform(found.example)))
-        drawn.append(("spectrograms", "Before and after.", figures.spectrograms(found.example)))
+        outdated = found.outdated(found.example_by, "figures")
+        caption = "A few milliseconds in their cells." + outdated
+        drawn.append(("waveform", caption, figures.waveform(found.example)))
+        drawn.append(("spectrograms", "Before and after." + outdated, figures.spectrograms(found.example)))
     name = found.setting.name
     return [_picture(folder, f"{name}-{end}", caption, figure) for end, caption, figure in drawn]
 

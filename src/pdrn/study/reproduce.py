@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,19 +19,24 @@ from pdrn.audio.quantizers import MidRise
 from pdrn.study import paper
 from pdrn.study.config import RECIPES, Budget, Config
 from pdrn.study.data import without_a_frame
-from pdrn.study.evaluate import check_hearing, evaluate
+from pdrn.study.evaluate import check_hearing, evaluate, whole_frames
 from pdrn.study.methods import Method, method_named, network_method
 from pdrn.study.paper import KINDS, Kind
 from pdrn.study.runs import Run, run_for, runs_in
-from pdrn.study.tables import Setting, Table, best, config_at, tables
+from pdrn.study.tables import Setting, Table, best, chosen_runs, config_at, tables
 
 LAMBDAS = (1e-9, 1e-8, 1e-7)
-"""Where lambda is looked for."""
+"""Where lambda is looked for, at the paper's bit depth."""
 
 EXAMPLE_SECONDS = 2.5
 
 OVERLAPPED = "CP overlapped"
 """A row that the paper does not have: nothing is learned, but frames overlap. Comparisons need it."""
+
+
+def lambdas_at(bits: int) -> tuple[float, ...]:
+    """Return where lambda is looked for at a bit depth: what it is weighed against grows with the cells."""
+    return tuple(value * 4.0 ** (paper.BITS - bits) for value in LAMBDAS)
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class Study:
     bits: int = paper.BITS
     frame_length: int = paper.FRAME_LENGTH
     lambdas: tuple[float, ...] = LAMBDAS
-    """Those to try for networks with regularisation; none leaves these out."""
+    """Those to try for networks with regularisation; none leaves these out. See ``lambdas_at``."""
     lambda_depth: int = 0
     """At how many layers lambda is chosen; 0 is two, or the least that there are."""
     sample_rate_hz: int = 0
@@ -63,6 +68,8 @@ class Study:
             raise ValueError(
                 f"lambda cannot be chosen at {self.lambda_depth} layers; choose one of the depths"
             )
+        if self.lambda_depth and not self.lambdas:
+            raise ValueError("without lambdas none is chosen; leave the depth at which to choose it out")
         if any(value <= 0 for value in self.lambdas):
             raise ValueError(
                 "lambdas are numbers above 0; networks without regularisation are trained anyway"
@@ -86,6 +93,7 @@ class Study:
         for split in SPLITS:
             if not any(corpus.length(entry) >= self.frame_length for entry in corpus.split(split)):
                 raise without_a_frame(corpus, split, self.frame_length)
+        whole_frames(corpus, "test", self.frame_length)
 
     def first_part(self) -> list[Config]:
         """Return what can be trained at once: all without regularisation, and every lambda at one depth."""
@@ -100,22 +108,52 @@ class Study:
         depths = [depth for depth in self.depths if depth != self.depth_for_lambda]
         return [self.config(kind, depth, value) for depth in depths for kind, value in lambdas.items()]
 
-    def chosen_lambdas(self, corpus: Corpus, out: str | os.PathLike[str]) -> dict[Kind, float]:
-        """Return the lambda with the smallest development error, for kinds whose candidates are all done."""
-        chosen = {}
+    def lambda_errors(self, corpus: Corpus, out: str | os.PathLike[str]) -> dict[Kind, dict[float, float]]:
+        """Return the development errors by which lambda is chosen, of the candidates that are done."""
+        found: dict[Kind, dict[float, float]] = {kind: {} for kind in KINDS}
         for kind in KINDS:
-            configs = {value: self.config(kind, self.depth_for_lambda, value) for value in self.lambdas}
-            runs = {value: run_for(config, corpus.checksum, out) for value, config in configs.items()}
-            if runs and all(run.is_done for run in runs.values()):
-                errors = {v: min(entry["dev_mse"] for entry in run.whole_log()) for v, run in runs.items()}
-                chosen[kind] = min(errors, key=lambda value: float(errors[value]))
-        return chosen
+            for value in self.lambdas:
+                run = run_for(self.config(kind, self.depth_for_lambda, value), corpus.checksum, out)
+                if run.is_done:
+                    found[kind][value] = min(float(entry["dev_mse"]) for entry in run.whole_log())
+        return found
+
+    def chosen_lambdas(
+        self, corpus: Corpus, out: str | os.PathLike[str], all_done: bool = True
+    ) -> dict[Kind, float]:
+        """Return the lambda with the smallest development error.
+
+        For kinds whose candidates are all done; or else, where some of them cannot be trained, for kinds
+        that have one.
+        """
+        least = len(self.lambdas) if all_done else 1
+        errors = self.lambda_errors(corpus, out)
+        return {kind: min(of, key=of.__getitem__) for kind, of in errors.items() if len(of) >= max(least, 1)}
+
+    def remarks(self, chosen: Mapping[Kind, float]) -> list[str]:
+        """Return what there is to say of lambdas that were chosen."""
+        said, least, largest = [], min(self.lambdas, default=0.0), max(self.lambdas, default=0.0)
+        for kind in KINDS:
+            if self.lambdas and kind not in chosen:
+                said.append(f"without a lambda, {kind}s with regularisation are left out at other depths")
+            elif least < chosen.get(kind, least) == largest:
+                said.append(f"lambda={largest:g}, chosen for {kind}s, is the largest tried; try larger ones")
+            elif least == chosen.get(kind) < largest:
+                said.append(f"lambda={least:g}, chosen for {kind}s, is the smallest tried; try smaller ones")
+        return said
 
     def table(self, corpus: Corpus, out: str | os.PathLike[str]) -> tuple[Setting, Table]:
         """Return Table 1, as far as it was trained."""
         name = corpus.folder.resolve().name
         setting = Setting(
-            self.recipe, self.bits, self.frame_length, name, corpus.checksum, self.sample_rate_hz
+            self.recipe,
+            self.bits,
+            self.frame_length,
+            name,
+            corpus.checksum,
+            corpus.signal_rate_hz,
+            self.sample_rate_hz,
+            self.seed,
         )
         return setting, tables(runs_in(out)).get(setting, {})
 
@@ -132,7 +170,7 @@ class Trained:
 
 def trained(config: Config, corpus: Corpus, out: str | os.PathLike[str], threads: int) -> Trained:
     """Train a network in this process, and return what became of it."""
-    from pdrn.study.train import Watcher, train
+    from pdrn.study.train import Diverged, Watcher, train
 
     class Listener(Watcher):
         def note(self, sentence: str) -> None:
@@ -142,8 +180,15 @@ def trained(config: Config, corpus: Corpus, out: str | os.PathLike[str], threads
     try:
         run = train(config, corpus, out, threads=threads, watcher=Listener())
         return Trained(config, run, notes=tuple(notes))
+    except Diverged as error:
+        return Trained(config, error=diverged(error.fact), notes=tuple(notes))
     except (ValueError, OSError) as error:
         return Trained(config, error=str(error), notes=tuple(notes))
+
+
+def diverged(fact: str) -> str:
+    """Return what to say of a network of the grid that cannot be trained."""
+    return f"{fact}; leave this depth or lambda out, or take the modern recipe"
 
 
 def multiplications(config: Config, corpus: Corpus) -> float:
@@ -158,25 +203,18 @@ def multiplications(config: Config, corpus: Corpus) -> float:
 def table_2(setting: Setting, table: Table, corpus: Corpus, hearing: Sequence[str] = ()) -> dict[str, Any]:
     """Measure Table 2 on the test set: nothing done, the best networks, Chambolle-Pock, and it run well."""
     methods: dict[str, Method] = {"QU": method_named("qu")}
-    chosen = {}
-    for kind in KINDS:
-        if result := best(table, kind):
-            methods[kind] = network_method(result.run.best(), result.config.data.unit)
-            chosen[kind] = result.run.name
+    methods |= _best_networks(table)
     for iterations in (10, 25, 50):
         methods[f"CP {iterations}"] = method_named(f"cp:{iterations}", setting.frame_length)
     rate = corpus.signal_rate_hz
     methods[OVERLAPPED] = method_named("overlapped", sample_rate_hz=rate)
     rows = evaluate(corpus, "test", setting.bits, methods, setting.frame_length, hearing)
-    return {"chosen": chosen, "rows": [dataclasses.asdict(row) for row in rows]}
+    return {"chosen": chosen_runs(table), "rows": [dataclasses.asdict(row) for row in rows]}
 
 
 def example(setting: Setting, table: Table, corpus: Corpus) -> dict[str, np.ndarray[Any, Any]]:
     """Return the beginning of a test file: the signal, its cells, and what the methods make of it."""
-    methods = {"CP 25": method_named("cp:25", setting.frame_length)}
-    for kind in KINDS:
-        if result := best(table, kind):
-            methods[kind] = network_method(result.run.best(), result.config.data.unit)
+    methods = {"CP 25": method_named("cp:25", setting.frame_length)} | _best_networks(table)
     longest = max(corpus.split("test"), key=corpus.length)
     rate = corpus.signal_rate_hz
     signal = corpus.signal(longest)[: round(EXAMPLE_SECONDS * rate)]
@@ -185,3 +223,12 @@ def example(setting: Setting, table: Table, corpus: Corpus) -> dict[str, np.ndar
     arrays = {name: method([cells])[0] for name, method in methods.items()}
     found = arrays | {"signal": signal, "lower": cells.lo, "upper": cells.hi, "rate": np.array([rate])}
     return {name: np.ascontiguousarray(part, np.float32) for name, part in found.items()}
+
+
+def _best_networks(table: Table) -> dict[str, Method]:
+    found = {kind: best(table, kind) for kind in KINDS}
+    return {
+        kind: network_method(result.run.best(), result.config.data.unit)
+        for kind, result in found.items()
+        if result
+    }

@@ -219,7 +219,7 @@ class Search:
             return Tried(*tried, reason=str(end))
         except Diverged as end:
             study.tell(trial, state=TrialState.FAIL)
-            return Tried(*tried, reason=str(end))
+            return Tried(*tried, reason=end.fact)
         smallest = min(float(entry["dev_ratio"]) for entry in run.whole_log())
         study.tell(trial, smallest)
         return Tried(*tried, smallest)

@@ -27,19 +27,24 @@ class Setting:
     corpus: str = field(compare=False)
     """What its folder is called: one corpus may have several names."""
     corpus_sha256: str
-    sample_rate_hz: int = 0
-    """What the corpus was resampled to; 0 if it was not."""
+    signal_rate_hz: int = field(compare=False)
+    """The sample rate of what was trained on."""
+    resampled_hz: int = 0
+    """The same if the corpus was resampled to it; 0 if it was not."""
+    seed: int = 0
 
     @property
     def is_the_papers(self) -> bool:
-        """Whether bit depth and frames are those of the paper, so that its figures may stand beside."""
-        return (self.bits, self.frame_length, self.sample_rate_hz) == (paper.BITS, paper.FRAME_LENGTH, 0)
+        """Whether bit depth, frames and rate are those of the paper, so that its figures may stand beside."""
+        ours = self.bits, self.frame_length, self.signal_rate_hz
+        return ours == (paper.BITS, paper.FRAME_LENGTH, paper.SAMPLE_RATE_HZ)
 
     @property
     def name(self) -> str:
         """A name for files about it."""
-        resampled = f"-{self.sample_rate_hz}-Hz" if self.sample_rate_hz else ""
-        return f"{self.recipe}-{self.bits}-bits-{self.frame_length}-{self.corpus_sha256[:8]}{resampled}"
+        resampled = f"-{self.resampled_hz}-Hz" if self.resampled_hz else ""
+        seed = f"-seed-{self.seed}" if self.seed else ""
+        return f"{self.recipe}-{self.bits}-bits-{self.frame_length}-{self.corpus_sha256[:8]}{resampled}{seed}"
 
 
 @dataclass(frozen=True, order=True)
@@ -91,8 +96,8 @@ Table = dict[Place, Result]
 def tables(runs: Iterable[Run]) -> dict[Setting, Table]:
     """Return the Table 1 of every setting that finished runs make.
 
-    Of several runs at one place, which differ in lambda, length or seed, the longest counts, and of these the
-    one with the smallest development error: so the paper chooses lambda.
+    Of several runs at one place, which differ in lambda or length, the longest counts, and of these the one
+    with the smallest development error: so the paper chooses lambda.
     """
     found: dict[Setting, Table] = {}
     for run in runs:
@@ -110,7 +115,9 @@ def tables(runs: Iterable[Run]) -> dict[Setting, Table]:
             data.length,
             record["corpus"],
             record["corpus_sha256"],
+            record["sample_rate_hz"],
             data.sample_rate_hz,
+            config.seed,
         )
         result, table = Result(run, config, run.whole_log()), found.setdefault(setting, {})
         if place not in table or _rank(result) > _rank(table[place]):
@@ -164,6 +171,11 @@ def best(table: Mapping[Place, Result], kind: Kind) -> Result | None:
     """Return the network of a kind with the smallest development error, as the paper does for Table 2."""
     results = [result for place, result in table.items() if place.kind == kind]
     return min(results, key=lambda result: result.smallest("dev"), default=None)
+
+
+def chosen_runs(table: Mapping[Place, Result]) -> dict[str, str]:
+    """Return the names of the runs with the best networks, by kind."""
+    return {kind: result.run.name for kind in KINDS if (result := best(table, kind))}
 
 
 def _rank(result: Result) -> tuple[int, float]:

@@ -74,7 +74,20 @@ class Relay(Watcher):
 
 
 class Diverged(ValueError):
-    """The weights of a run are not numbers any more."""
+    """The weights of a run are not numbers any more.
+
+    Parameters
+    ----------
+    fact : str
+        When that was, and what is left.
+    """
+
+    def __init__(self, fact: str) -> None:
+        super().__init__(fact)
+        self.fact = fact
+
+    def __str__(self) -> str:
+        return f"{self.fact}; lower optimiser.learning_rate or set optimiser.clip_norm"
 
 
 @dataclass
@@ -125,12 +138,14 @@ def train(
         return run
     watcher = watcher or Watcher()
     keep_freed_memory()
-    with _clear_errors(run), ExitStack() as held:
+    with ExitStack() as held:
         record: dict[str, Any] | None = None
         with processes.together():
             if processes.is_first:
-                held.enter_context(run.locked())
+                with _clear_errors(run):
+                    held.enter_context(run.locked())
             data, dev = TrainingData.read(corpus, config), DevelopmentData.read(corpus, config.data)
+            held.enter_context(_clear_errors(run))
             if processes.is_first:
                 record = begun_or_going_on(run, config, corpus, data, threads, processes, watcher.note)
         record = processes.shared(record)
@@ -191,7 +206,8 @@ class _Training:
 
     def go(self, watcher: Watcher, seconds_between_states: float) -> None:
         watcher.begin(self.run, self.record, self.epoch + 1)
-        self.products = self.learner.products(next(self.data.batches(0)))
+        batch = next(self.data.batches(0))
+        self.products, self.rows_of_products = self.learner.products(batch), len(batch.signal)
         written = time.monotonic()
         while not self.is_over:
             entry = self._learn_epoch(watcher)
@@ -222,7 +238,7 @@ class _Training:
         if not self.learner.is_finite():
             self._refuse_to_go_on()
         spent = time.perf_counter() - begin - sum(floors)
-        floor = float(np.mean(floors or [self.products.seconds()]))
+        floor = float(np.median(floors or [self.products.seconds()])) / self.rows_of_products
         self.epoch, self.seconds = self.epoch + 1, self.seconds + spent
         return {
             "epoch": self.epoch,
@@ -233,7 +249,7 @@ class _Training:
                 self.config.optimiser, self.learner.step - 1, self.record["total_steps"]
             ),
             "samples_per_second": rows * self.config.data.length / spent,
-            "floor_fraction": floor * rows / self.config.optimiser.batch_size / spent,
+            "floor_fraction": floor * rows / spent,
             "training_seconds": self.seconds,
         }
 
@@ -274,20 +290,19 @@ class _Training:
 
     def _refuse_to_go_on(self) -> None:
         self._write_best()
-        kept = f"; the best network, of epoch {self.best.epoch}, is in {self.run.best_path}"
-        reason = FloatingPointError(
-            f"the loss is not a number any more, in epoch {self.epoch + 1} (step {self.learner.step}); "
-            f"lower the learning rate or set optimiser.clip_norm{kept if self.run.best_path.exists() else ''}"
+        kept = f" (the best network, of epoch {self.best.epoch}, is in {self.run.best_path})"
+        self.processes.refuse(
+            Diverged(
+                f"the loss is not a number any more, in epoch {self.epoch + 1}, step {self.learner.step}"
+                + (kept if self.run.best_path.exists() else "")
+            )
         )
-        self.processes.refuse(reason)
 
 
 @contextmanager
 def _clear_errors(run: Run) -> Iterator[None]:
     try:
         yield
-    except FloatingPointError as error:
-        raise Diverged(str(error)) from None
     except (OSError, AudioError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
         if not isinstance(cause, OSError):
