@@ -133,12 +133,12 @@ class Study:
     def remarks(self, chosen: Mapping[Kind, float]) -> list[str]:
         """Return what there is to say of lambdas that were chosen."""
         said, least, largest = [], min(self.lambdas, default=0.0), max(self.lambdas, default=0.0)
-        for kind in KINDS:
-            if self.lambdas and kind not in chosen:
+        for kind in KINDS if self.lambdas else ():
+            if kind not in chosen:
                 said.append(f"without a lambda, {kind}s with regularisation are left out at other depths")
-            elif least < chosen.get(kind, least) == largest:
+            elif least < chosen[kind] == largest:
                 said.append(f"lambda={largest:g}, chosen for {kind}s, is the largest tried; try larger ones")
-            elif least == chosen.get(kind) < largest:
+            elif least == chosen[kind] < largest:
                 said.append(f"lambda={least:g}, chosen for {kind}s, is the smallest tried; try smaller ones")
         return said
 
