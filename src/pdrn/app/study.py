@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
@@ -50,7 +51,7 @@ def study(
     from pdrn.study.machine import fastest_threads
     from pdrn.study.train import Diverged, train
 
-    index, threads = scanned_at(corpus, sample_rate), threads or fastest_threads()
+    index, asked_threads, threads = scanned_at(corpus, sample_rate), threads, threads or fastest_threads()
     layers, learning_rates = numbers(depths, int, "depths"), numbers(rates, float, "rates")
     least = 2 if what == "iterating" else 1
     if not learning_rates or not layers or min(layers) < least:
@@ -75,18 +76,16 @@ def study(
         asked["sample_rate_hz"] = index.sample_rate_hz
     if what == "neighbours":
         timed = partial(comparison.in_equal_time, networks, index, epochs, threads)
-        steps = known_steps(out, asked | {"threads": threads}, timed)
+        steps = known_steps(out, asked | {"threads": asked_threads}, timed)
     else:
         asked["batches"], steps = batches, (epochs * batches,) * len(networks)
     contest = comparison.Comparison(networks, steps, tuple(learning_rates), tuple(range(seeds)))
-    names = list[str]()
+    names, numbered = list[str](), count(1)
 
     def train_all(runs: list[tuple[comparison.Entrant, Config]]) -> None:
         for entrant, config in runs:
-            rate, number = config.optimiser.learning_rate, len(names) + 1
-            title = (
-                f"{number}/{contest.run_count}  {entrant.name}, learning rate {rate:g}, seed {config.seed}"
-            )
+            rate, number = config.optimiser.learning_rate, f"{next(numbered)}/{contest.run_count}"
+            title = f"{number}  {entrant.name}, learning rate {rate:g}, seed {config.seed}"
             with display(title) as watcher:
                 try:
                     names.append(train(config, index, out, threads=threads, watcher=watcher).folder.name)
