@@ -5,9 +5,17 @@ import subprocess
 import sys
 import time
 
+import pytest
 import torch
 
-from pdrn.study.machine import MatrixProducts, fastest_threads, multiplications_per_second, repeatable
+from pdrn.study import machine
+from pdrn.study.machine import (
+    MatrixProducts,
+    fastest_threads,
+    multiplications_per_second,
+    repeatable,
+    usable_cores,
+)
 
 
 def test_the_products_of_a_gradient_are_remembered_and_done_again():
@@ -23,8 +31,20 @@ def test_the_products_of_a_gradient_are_remembered_and_done_again():
     assert spent >= 0.05
 
 
-def test_the_number_of_threads_is_one_or_all():
-    assert fastest_threads() in {1, len(os.sched_getaffinity(0))}
+@pytest.mark.parametrize(
+    ("processes", "speeds", "threads"), [(1, {1: 1, 8: 5}, 8), (1, {1: 1, 8: 0.3}, 1), (3, {1: 1, 2: 2}, 2)]
+)
+def test_threads_are_one_or_all_whichever_is_faster(monkeypatch, processes, speeds, threads):
+    monkeypatch.setattr(machine, "usable_cores", lambda: 8)
+    monkeypatch.setattr(machine, "multiplications_per_second", speeds.__getitem__)
+    assert fastest_threads(processes) == threads
+
+
+def test_cores_are_those_that_a_process_may_use():
+    script = "import os; from pdrn.study.machine import usable_cores; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); "
+    done = subprocess.run([sys.executable, "-c", script + "print(usable_cores())"], capture_output=True)
+    assert done.stdout == b"1\n"
+    assert usable_cores() == len(os.sched_getaffinity(0))
     assert multiplications_per_second(1) > 1e8
 
 
