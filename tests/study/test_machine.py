@@ -41,8 +41,11 @@ def test_threads_are_one_or_all_whichever_is_faster(monkeypatch, processes, spee
 
 
 def test_cores_are_those_that_a_process_may_use():
-    script = "import os; from pdrn.study.machine import usable_cores; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); "
-    done = subprocess.run([sys.executable, "-c", script + "print(usable_cores())"], capture_output=True)
+    script = (
+        "import os; from pdrn.study.machine import usable_cores\n"
+        "os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); print(usable_cores())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     assert done.stdout == b"1\n"
     assert usable_cores() == len(os.sched_getaffinity(0))
     assert multiplications_per_second(1) > 1e8
