@@ -8,7 +8,6 @@ import pytest
 from pdrn.app.batch import Job, Mistake, plan
 from pdrn.app.options import Law, Subtype
 from pdrn.app.restore import TEMPLATE
-from pdrn.audio.system import AudioError
 from pdrn.audio.writing import _BYTES
 from pdrn.restoring.levels import LAWS
 
@@ -116,8 +115,8 @@ def test_pipes(tree):
         (["a.wav"], {"template": "{stem:>2000000000}{ext}"}, Mistake, "has the fields"),
         (["a.wav"], {"template": "{stem!r}{ext}"}, Mistake, "has the fields"),
         (["a.wav"], {"template": f"..{os.sep}{{stem}}"}, Mistake, "no folder"),
-        (["*.mp3"], {}, AudioError, "matches no file"),
-        (["empty"], {}, AudioError, "holds no sound files; --recursive looks into its folders too"),
+        (["*.mp3"], {}, Mistake, "matches no file"),
+        (["empty"], {}, Mistake, "holds no sound files; --recursive looks into its folders too"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(tree, inputs, options, error, reason):

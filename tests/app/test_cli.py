@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +89,23 @@ def test_the_demo_gains_at_every_bit_depth_and_leaves_sounds_and_a_picture(short
     assert {"speech.wav", "speech_5bits.wav", "speech_5bits_cp.wav", "cells.svg"} <= names
     assert (tmp_path / "demo" / "cells.svg").read_text().endswith("</svg>\n")
     assert "What to try next" in result.stdout
+
+
+def test_the_demo_replaces_its_own_sounds_alone(short_demo, no_models, tmp_path):
+    for _ in range(2):
+        assert pdrn("demo", "-o", tmp_path / "demo").returncode == 0
+    for content in (b"my precious", (tmp_path / "demo" / "speech_5bits.wav").read_bytes()):
+        (tmp_path / "speech.wav").write_bytes(content)
+        result = pdrn("demo", "-o", tmp_path)
+        assert result.returncode == 1
+        assert "speech.wav is not of the demonstration; choose another folder" in result.stderr
+        assert (tmp_path / "speech.wav").read_bytes() == content
+
+
+def test_the_version_is_told():
+    result = pdrn("--version")
+    assert result.returncode == 0
+    assert result.stdout == f"pdrn {version('pdrn')}\n"
 
 
 def test_the_demo_shows_a_network_beside_chambolle_pock(short_demo, tiny_models, tmp_path):

@@ -56,6 +56,39 @@ def test_one_file_in_one_command(folder):
 
 
 @pytest.mark.parametrize(
+    ("source", "stored", "target", "options"),
+    [
+        ("b.wav", "PCM_U8", "c.wav", ("--subtype", "PCM_U8")),
+        ("b.wav", "PCM_16", "c.wav", ("--subtype", "PCM_16")),
+        ("b.flac", "PCM_24", "c.flac", ()),
+    ],
+)
+def test_output_without_room_between_the_levels_is_refused(folder, source, stored, target, options):
+    noise = np.random.default_rng(0).normal(0, 1e-4, len(SIGNAL))
+    write(source, SIGNAL + noise, RATE, subtype=stored)
+    done = pdrn("restore", source, "-o", target, *options)
+    assert done.returncode == 1
+    assert "has nothing between the levels" in done.stderr
+    assert "choose a deeper subtype, or a name that ends in .wav" in done.stderr
+    assert not os.path.exists(target)
+
+
+def test_how_many_samples_are_clipped_is_said(folder):
+    write("b.wav", np.clip(SIGNAL, -0.1, 0.1), RATE, subtype="PCM_16")
+    count = int((np.abs(read("b.wav").samples) >= 0.1 - 2**-15).sum())
+    for threshold, said in ((0.1, f"({count} samples are)"), (0.2, "(no samples are)")):
+        done = pdrn("restore", "b.wav", "-o", "c.wav", "--clip-at", threshold, "--overwrite")
+        assert f"clipped at {threshold} {said}" in done.stderr
+    assert json.loads(pdrn("restore", "b.wav", "--clip-at", 0.1, "--json").stdout)["clipped"] == count
+
+
+def test_a_name_for_outputs_is_of_no_use_beside_the_name_of_one(folder):
+    done = pdrn("restore", "a.wav", "-o", "b.wav", "--filename", "{stem}-x{ext}")
+    assert done.returncode == 2
+    assert "b.wav is the output's name" in done.stderr
+
+
+@pytest.mark.parametrize(
     ("options", "method", "model"),
     [
         ([], "both", "speech-large"),

@@ -75,6 +75,21 @@ def test_clipping_alone_leaves_samples_exact_or_as_they_are_stored():
         np.testing.assert_array_equal(np.isinf(cells.hi), TRUTH >= 0.5)
 
 
+@pytest.mark.parametrize("clipped_first", [True, False])
+def test_levels_below_the_clip_are_detected(clipped_first):
+    quantizer = MidTread(6)
+    if clipped_first:
+        stored = quantizer.quantize(np.clip(TRUTH, -0.5, 0.5))
+    else:
+        stored = np.clip(quantizer.quantize(TRUTH), -0.5, 0.5)
+    levels = Description(clip_at=0.5).levels_of(stored, "PCM_16")
+    assert str(levels) == "5 bits in use, mid-tread, a step of 0.03125, clipped at 0.5"
+    cells = levels.cells(stored)
+    assert cells.violation(TRUTH) == 0
+    inside = np.abs(TRUTH) < 0.45
+    np.testing.assert_allclose((cells.hi - cells.lo)[inside], quantizer.step)
+
+
 @pytest.mark.parametrize("subtype", ["ULAW", "ALAW", "PCM_U8", "PCM_16", "FLOAT"])
 @pytest.mark.parametrize("options", [{}, {"bits": 5}, {"clip_at": 0.9}, {"law": "mulaw", "clip_at": 0.9}])
 def test_a_stream_has_the_levels_of_a_file_that_is_stored_alike(subtype, options):

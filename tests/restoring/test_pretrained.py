@@ -87,7 +87,7 @@ def test_auto_takes_a_network_for_coarse_cells_of_its_rate_and_no_others(tiny_mo
 
 def test_where_nothing_is_shipped_auto_is_chambolle_pock(no_models):
     assert used(Restorer()) is None
-    with pytest.raises(ValueError, match="no network is for 16000 Hz; choose method cp, or resample"):
+    with pytest.raises(ValueError, match="no network is for 16000 Hz; choose method cp"):
         used(Restorer(method="network"))
 
 

@@ -88,7 +88,6 @@ def test_odd_files_come_out_whole(signal, tmp_path):
         ("a.wav", "PCM_24", "DOUBLE"),
         ("a.aiff", "PCM_16", "FLOAT"),
         ("a.flac", "PCM_16", "PCM_24"),
-        ("a.flac", "PCM_24", "PCM_24"),
     ],
 )
 def test_the_output_is_deeper_than_the_input(tmp_path, name, stored, restored):

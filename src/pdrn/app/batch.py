@@ -10,6 +10,7 @@ from pathlib import Path
 from string import Formatter
 
 from pdrn.app.manifest import Proof
+from pdrn.app.options import TEMPLATE
 from pdrn.audio.files import SUFFIXES
 from pdrn.audio.system import AudioError
 from pdrn.audio.writing import FORMAT_OF_SUFFIX, format_of
@@ -52,6 +53,8 @@ def plan(
     if output == "-" and not single:
         raise Mistake("only one file can go to standard output; name a folder for the others")
     if single and output is not None and not (output.endswith(os.sep) or os.path.isdir(output)):
+        if template != TEMPLATE:
+            raise Mistake(f"{output} is the output's name; leave out how it is named, or name a folder")
         is_there = found[0][0].exists()  # if not, that is what is wrong, whatever the output is called
         return [Job(str(found[0][0]), _writable(output, subtype) if is_there else output)]
     if output is not None and not os.path.isdir(output) and _is_file_name(output):
@@ -105,14 +108,14 @@ def _found(given: str, recursive: bool) -> Iterator[tuple[Path, Path]]:
         files = [path for path in sorted(Path(given).glob(pattern)) if _is_sound(path)]
         if not files:
             deeper = "" if recursive else "; --recursive looks into its folders too"
-            raise AudioError(f"{given} holds no sound files{deeper}")
+            raise Mistake(f"{given} holds no sound files{deeper}")
         yield from ((path, path.parent.relative_to(given)) for path in files)
     elif os.path.lexists(given) or not glob.has_magic(given):
         yield Path(given), Path()
     else:
         matches = sorted(glob.glob(given, recursive=recursive))
         if not matches:
-            raise AudioError(f"{given} matches no file; check the pattern")
+            raise Mistake(f"{given} matches no file; check the pattern")
         yield from ((Path(match), Path()) for match in matches if not os.path.isdir(match))
 
 

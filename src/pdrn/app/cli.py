@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
@@ -33,6 +34,25 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"pdrn {version('pdrn')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Restore quantized sound inside its cells."""
+
+
 app.command(epilog=restore.EXAMPLES)(restore.restore)
 app.command(epilog=quantize.EXAMPLES)(quantize.quantize)
 app.command(epilog=inspect.EXAMPLES)(inspect.inspect)

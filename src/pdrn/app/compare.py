@@ -18,7 +18,7 @@ For example:
 
 def compare(
     reference: Annotated[Path, typer.Argument(help="The sound as it was.", metavar="REFERENCE")],
-    files: Annotated[list[Path], typer.Argument(help="What became of it.", metavar="FILE")],
+    files: Annotated[list[Path], typer.Argument(help="What became of it.", metavar="FILE...")],
     json: Json = False,
 ) -> None:
     """Measure how far sounds are from a reference.
@@ -67,6 +67,8 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from pdrn.audio.system import printable
+
     table = Table()
     names = [name for name in rows[0] if any(row[name] is not None for row in rows)]
     for name in names:
@@ -76,7 +78,7 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         cells = (row[name] for name in names)
         table.add_row(
             *(
-                "-" if cell is None else escape(cell) if isinstance(cell, str) else f"{cell:.2f}"
+                "-" if cell is None else escape(printable(cell)) if isinstance(cell, str) else f"{cell:.2f}"
                 for cell in cells
             )
         )

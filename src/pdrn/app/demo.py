@@ -10,7 +10,12 @@ import typer
 
 def demo(
     folder: Annotated[
-        Path, typer.Option("-o", "--output", help="Folder for the sounds and the picture; they are replaced.")
+        Path,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Folder for the sounds and the picture; those of another demo are replaced.",
+        ),
     ] = Path("pdrn-demo"),
 ) -> None:
     """Quantize the speech that comes along, restore it, show the gain."""

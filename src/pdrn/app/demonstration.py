@@ -7,12 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from pdrn.app.picture import picture
 from pdrn.audio.cells import FloatArray
+from pdrn.audio.files import read
 from pdrn.audio.metrics import pesq, snr
 from pdrn.audio.placing import whole_or_gone
 from pdrn.audio.quantizers import MidRise
 from pdrn.audio.sample import speech
+from pdrn.audio.system import AudioError
 from pdrn.audio.writing import write
 from pdrn.restoring.pretrained import for_rate
 from pdrn.restoring.restorer import Restorer
@@ -44,6 +48,7 @@ def restorations(folder: Path) -> Iterator[Restoration]:
     """
     samples, sample_rate_hz = speech()
     folder.mkdir(parents=True, exist_ok=True)
+    _refuse_others(folder / "speech.wav", samples)
     write(folder / "speech.wav", samples, sample_rate_hz, overwrite=True)
     restorers = {"cp": Restorer(method="cp")}
     if fitting := for_rate(sample_rate_hz):
@@ -76,6 +81,17 @@ def restorations(folder: Path) -> Iterator[Restoration]:
             drawing = picture(cells[_PICTURED], samples[_PICTURED], curves, sample_rate_hz, title)
             with whole_or_gone(folder / "cells.svg", overwrite=True) as file:
                 file.write(drawing.encode())
+
+
+def _refuse_others(path: Path, samples: FloatArray) -> None:
+    """Refuse to replace what is not this demonstration's own."""
+    if path.exists():
+        try:
+            is_ours = np.array_equal(read(path).samples, samples.astype(np.float32))
+        except AudioError:
+            is_ours = False
+        if not is_ours:
+            raise AudioError(f"{path} is not of the demonstration; choose another folder for that")
 
 
 def _pesq(samples: FloatArray, estimate: FloatArray, sample_rate_hz: int) -> float | None:

@@ -90,7 +90,9 @@ class Outcome:
         proof = ", every sample in its cell" if self.report.verified else ""
         speed = f"{self.report.times_real_time:.0f}x real time"
         how = f"by {in_words(self.report.method, self.report.model)}"
-        return f"{self.job.source} -> {self.job.target}: {self.report.levels}, {how}{proof}, {speed}"
+        clipped = "" if self.report.clipped is None else f" ({self.report.clipped or 'no'} samples are)"
+        levels = f"{self.report.levels}{clipped}"
+        return f"{self.job.source} -> {self.job.target}: {levels}, {how}{proof}, {speed}"
 
 
 def do(job: Job, settings: Settings, options: bytes, progress: Progress | None = None) -> Outcome:
@@ -142,6 +144,11 @@ def _restored(job: Job, settings: Settings, progress: Progress | None) -> Report
     may_be_ours = settings.proves or job.again
     if settings.overwrite or not may_be_ours or not os.path.isfile(job.target):
         return restore(job.target, overwrite=settings.overwrite)
+    if job.proof and checksum(job.target) == job.proof.target:
+        raise AudioError(
+            f"{job.target} was restored from another input, or by other settings; choose another name, or "
+            "allow overwriting"
+        )
     # Whoever made it was cut off before anyone noted it, or it is another's: doing it again tells.
     with TemporaryDirectory() as folder:
         other = os.path.join(folder, os.path.basename(job.target))

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+PACKAGES = (
+    *("numpy", "scipy", "soundfile", "soxr", "safetensors", "typer", "rich"),
+    *("torch", "matplotlib", "pesq", "pystoi", "fastapi", "uvicorn", "websockets", "ray", "optuna"),
+    *("onnx", "onnxscript", "onnxruntime"),
+)
+"""The core, and what extras bring for users."""
+
 
 def env() -> None:
     """Show versions and the machine, for reports of problems."""
@@ -13,7 +20,7 @@ def env() -> None:
 
     print(f"{'pdrn':12} {metadata.version('pdrn')}")
     print(f"{'python':12} {platform.python_version()}")
-    for package in ("numpy", "scipy", "soundfile", "soxr", "typer", "rich", "torch", "pesq", "pystoi"):
+    for package in PACKAGES:
         try:
             version = metadata.version(package)
         except metadata.PackageNotFoundError:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from pdrn.restoring.description import Description
 
 
+TEMPLATE = "{stem}_restored{ext}"
+"""How outputs are called, from inputs."""
+
+
 class Law(StrEnum):
     """The laws of G.711."""
 

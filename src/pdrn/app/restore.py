@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from pdrn.app.options import (
+    TEMPLATE,
     Address,
     Bits,
     ClipAt,
@@ -34,12 +35,9 @@ For example:
     pdrn restore --raw --rate 16000 --encoding u8 --bits 8 - - > restored.f32"""
 
 
-TEMPLATE = "{stem}_restored{ext}"
-
-
 def restore(
     inputs: Annotated[
-        list[str], typer.Argument(help="Files, folders or globs; - for standard input.", metavar="INPUT")
+        list[str], typer.Argument(help="Files, folders or globs; - for standard input.", metavar="INPUT...")
     ],
     output: Annotated[
         str | None,

@@ -44,7 +44,7 @@ def serve(
         from pdrn.app.web.server import application
     except ImportError as error:
         raise ValueError(f"the page needs {error.name}: pip install 'pdrn[serve]'") from error
-    from pdrn.app.serving import listening
+    from pdrn.app.serving import Server, listening
     from pdrn.app.web.limits import Limits
     from pdrn.app.web.methods import choices
     from pdrn.app.web.workshop import Workshop
@@ -68,4 +68,4 @@ def serve(
             ws_max_size=1 << 20,
             timeout_graceful_shutdown=3,
         )
-        uvicorn.Server(config).run(sockets=[socket])
+        Server(config).run(sockets=[socket])

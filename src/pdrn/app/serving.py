@@ -1,13 +1,24 @@
-"""Listening at an address."""
+"""Listening at an address, until that ends."""
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import uvicorn
+
 from pdrn.audio.system import why
+
+
+class Server(uvicorn.Server):
+    """A server that ends quietly: requests that are cut off then are no errors."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        await super().shutdown(sockets)
 
 
 @contextmanager
@@ -20,5 +31,6 @@ def listening(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else why(error)
         raise OSError(f"{host} port {port} cannot be had: {reason}; choose another") from error
     with opened:
-        name = f"[{host}]" if ":" in host else host
+        everywhere = host in ("0.0.0.0", "::")  # where it listens, and no address of anything
+        name = "localhost" if everywhere else f"[{host}]" if ":" in host else host
         yield opened, f"http://{name}:{opened.getsockname()[1]}"

@@ -170,7 +170,8 @@ def _sounds(
         if damaged.any():
             frame, channel = np.argwhere(damaged)[0]
             raise AudioError(
-                f"{name}: frame {done + frame} of channel {channel} is NaN or infinite; repair it"
+                f"{name}: frame {done + frame} of channel {channel} is NaN or infinite; repair it, or, where "
+                "NaN marks missing samples, restore it with gaps"
             )
         done += len(block)
         samples = block[:, 0] if header.channels == 1 else block.T

@@ -45,5 +45,5 @@ def network_for(sample_rate_hz: int) -> Model:
     if not fitting:
         known = [f"{name} ({pretrained.sample_rate_hz(name)} Hz)" for name in pretrained.names()]
         there_is = f"; there are {', '.join(known)}" if known else ""
-        raise ValueError(f"no network is for {sample_rate_hz} Hz{there_is}; choose method cp, or resample")
+        raise ValueError(f"no network is for {sample_rate_hz} Hz{there_is}; choose method cp")
     return pretrained.shipped(fitting[0])

@@ -52,7 +52,8 @@ class Description:
         "mulaw" or "alaw", instead of either.
     clip_at : float, optional
         Where samples were cut off, on both sides of zero; without it, none were, and the outermost cells
-        end at full scale. On its own it says that nothing else happened to them, beyond how they are stored.
+        end at full scale. On its own, levels are those that are detected below it, or else those of how
+        samples are stored; of a stream always the latter.
     truncated : bool
         Whether the converter dropped bits instead of rounding.
     """
@@ -137,6 +138,8 @@ class Description:
         """
         known = samples[~np.isnan(samples)]
         named = self._named_or_stored(subtype)
+        if self.clip_at is not None and self._named() is None and subtype not in _LAW_OF_SUBTYPE:
+            named = self._below_the_clip(known, self.clip_at) or named
         if named is None:
             try:
                 return self._with_edges(_detected(_telling(samples)))
@@ -153,6 +156,15 @@ class Description:
                 raise ValueError(f"{error}, or leave it out to have it detected") from error
             return shifted if self.clip_at is None else ClippedLevels(shifted, self.clip_at)
         return self._ended(named)
+
+    def _below_the_clip(self, samples: NDArray[np.float64], clip_at: float) -> Levels | None:
+        """Return the levels that samples show, those at which they were cut off aside, if they do."""
+        try:
+            found = self._with_edges(_detected(samples[np.abs(samples) < clip_at]))
+            found.cells(samples)
+        except ValueError:
+            return None
+        return found
 
     def _shifted(self, samples: NDArray[np.float64]) -> Levels | None:
         """Return levels of the step that was named at an offset that the samples show, if they do."""

@@ -13,6 +13,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from pdrn.audio.cells import Cells
 from pdrn.audio.files import PCM_BITS, Sound, Source, blocks, opened
 from pdrn.audio.placing import Target, refuse_same
 from pdrn.audio.system import AudioError
@@ -49,6 +50,8 @@ class Report:
     subtype: str
     seconds: float
     verified: bool | None
+    clipped: int | None = None
+    """How many samples were cut off, where it was said that some were."""
 
     @property
     def times_real_time(self) -> float:
@@ -85,8 +88,12 @@ def restore_file(
             head, telling = beginning_of(pieces)
             subtype = subtype or deeper(header.subtype, format_of(target))
             levels = fitting(description.levels_of(telling, header.subtype), subtype)
+            if not gaps:
+                refuse_shallow(levels, subtype)
+            clipping = Clipping() if isinstance(levels, ClippedLevels) else None
             restoring = blocks_for(rate, None if gaps else step_of(levels))
-            cells = (cells_of(rows, levels) for rows in itertools.chain(head, pieces))
+            all_cells = (cells_of(rows, levels) for rows in itertools.chain(head, pieces))
+            cells = map(clipping.seen, all_cells) if clipping else all_cells
             with writer(
                 target,
                 rate,
@@ -115,7 +122,20 @@ def restore_file(
         subtype=subtype,
         seconds=time.perf_counter() - began,
         verified=verify or None,
+        clipped=clipping.count if clipping else None,
     )
+
+
+class Clipping:
+    """Counts the samples that were cut off."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def seen(self, cells: Cells) -> Cells:
+        """Count, and hand on."""
+        self.count += int(np.count_nonzero(np.isinf(cells.lo) | np.isinf(cells.hi)))
+        return cells
 
 
 def beginning_of(pieces: Iterator[Rows]) -> tuple[list[Rows], Rows]:
@@ -157,6 +177,16 @@ def fitting(levels: Levels, subtype: str) -> Levels:
     Peaks that were cut off stay open-ended: they are worth more than a subtype that cannot hold them.
     """
     return BoundedLevels(levels) if subtype in PCM_BITS and not isinstance(levels, ClippedLevels) else levels
+
+
+def refuse_shallow(levels: Levels, subtype: str) -> None:
+    """Refuse to store what was restored where there is no room between its levels."""
+    step, bits = step_of(levels), PCM_BITS.get(subtype)
+    if step is not None and bits is not None and step <= 2.0 ** (1 - bits):
+        raise AudioError(
+            f"{subtype} has nothing between the levels ({levels}), so that nothing could be restored; "
+            "choose a deeper subtype, or a name that ends in .wav"
+        )
 
 
 def _is_pipe(place: Source | Target) -> bool:

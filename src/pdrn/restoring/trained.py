@@ -26,7 +26,7 @@ class Model:
             raise ValueError(f"{self.name} is for cells of one width, and these differ; choose method cp")
         if rate not in (None, sample_rate_hz):
             raise ValueError(
-                f"{self.name} is for {rate} Hz and this is {sample_rate_hz} Hz; choose method cp, or resample"
+                f"{self.name} is for {rate} Hz and this is {sample_rate_hz} Hz; choose method cp"
             )
         return LearnedMethod(self.network, step, model=self.name, shifts=shifts)
 

@@ -127,6 +127,13 @@ def test_a_process_that_is_killed_is_replaced(small):
     eventually(lambda: small.post("restore", wav(tone()), quantize_bits=4).status_code == 200)
 
 
+def test_a_process_that_is_killed_while_it_waits_is_replaced(small):
+    assert small.post("restore", wav(tone()), quantize_bits=4).status_code == 200
+    for worker in workers_of(small):
+        os.kill(worker, signal.SIGKILL)
+    eventually(lambda: small.post("restore", wav(tone()), quantize_bits=4).status_code == 200)
+
+
 def test_a_server_that_is_ended_leaves_nothing(small):
     workers = workers_of(small)
     assert len(workers) == 1

@@ -1,9 +1,11 @@
 """The page in a real browser: what people do with it, by mouse and by keys, on a desk and on a phone."""
 
+import io
 import re
 
 import numpy as np
 import pytest
+import soundfile
 from playwright.sync_api import expect, sync_playwright
 from tests.app.web.browsing import FLAGS, installed
 from tests.app.web.serving import RATE, samples_of, serving, tone, wav
@@ -95,7 +97,8 @@ def test_upload_restore_switch_and_download(page, tmp_path):
     for name, subtype in (("float", "FLOAT"), ("pcm24", "PCM_24")):
         with page.expect_download() as download:
             page.click(f"#download-{name}")
-        assert download.value.suggested_filename == "tone_restored.wav"
+        bits = "_24bit" if name == "pcm24" else ""
+        assert download.value.suggested_filename == f"tone_restored{bits}.wav"
         download.value.save_as(tmp_path / name)
         np.testing.assert_array_equal(samples_of((tmp_path / name).read_bytes()), expected(subtype))
 
@@ -148,6 +151,30 @@ def test_what_fails_leaves_name_and_sound_of_what_is_shown(page):
     take(page, b"no sound at all", "broken.wav")
     expect(page.locator("#message")).to_contain_text("is no WAV")
     expect(page.locator("#source-name")).to_have_text("tone.wav")
+    page.locator("#bits").fill("5")
+    expect_done(page)
+    page.locator("#bits").fill("4")
+    expect_done(page)
+
+
+def test_levels_that_cannot_be_told_can_be_said_after_all(page):
+    page.locator("input[value=as-is]").check(force=True)
+    expect(page.locator("#status.bad #message")).to_contain_text("The levels of this sound cannot be told")
+    take(page, b"", "empty.wav")
+    expect(page.locator("#message")).to_contain_text("empty.wav is empty")
+    take(page, wav(np.random.default_rng(0).uniform(-0.5, 0.5, 4000), "FLOAT"), "noise.wav")
+    expect(page.locator("#status.bad #message")).to_contain_text("The levels of this sound cannot be told")
+    page.locator("input[value=bits]").check(force=True)
+    expect_done(page, "noise.wav")
+
+
+def test_what_a_browser_cannot_play_is_said(page):
+    content = io.BytesIO()
+    soundfile.write(content, tone(1.0), 2000, "FLOAT", format="WAV")
+    take(page, content.getvalue(), "slow.wav")
+    expect_done(page, "slow.wav")
+    page.click("#play")
+    expect(page.locator("#status.bad #message")).to_contain_text("do not play 1 channels at 2000 Hz")
 
 
 def test_letters_do_nothing_where_keys_are_switched_off(page):
@@ -177,6 +204,16 @@ def test_the_page_by_keys_alone(page):
     for key in ("a", "+", "ArrowRight"):
         page.keyboard.press(key)
     expect(page.locator("#spectrogram-range")).not_to_have_text(before)
+    page.locator("#waveform").focus()
+    page.keyboard.press("a")
+    for _ in range(3):
+        page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("l")
+    page.keyboard.press("Enter")
+    expect(page.locator("#play")).to_have_attribute("aria-label", "Pause")
+    expect(page.locator("#clock")).to_have_text(re.compile("^0.[56]. of 1.00 s"))
+    page.keyboard.press("Space")
+    page.keyboard.press("l")
     page.locator("input[value=bits]").focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator("input[value=mulaw]")).to_be_checked()
@@ -225,8 +262,14 @@ def test_the_microphone_recorded_and_live(page):
     expect(page.locator("#live-facts")).to_have_text(
         re.compile(r"\d+ ms from the microphone"), timeout=20_000
     )
+    with page.expect_websocket() as anew:
+        page.locator("#bits").fill("2")
+    with anew.value.expect_event("framesent") as said:
+        pass
+    assert '"quantize_bits":2' in said.value
     page.click("#live")
     expect(page.locator("#live-facts")).to_have_text("Stopped.")
+    page.locator("#bits").fill("4")
 
 
 def test_what_is_no_sound_is_said(page):
@@ -249,6 +292,9 @@ def test_a_phone_has_room_for_all_of_it(page):
         "all => all.map(each => each.getBoundingClientRect().height)"
     )
     assert min(heights) >= 36
+    for picture in ("waveform", "layers"):  # by which a finger can scroll
+        touch = page.locator(f"#{picture}").evaluate("each => getComputedStyle(each).touchAction")
+        assert touch in ("pan-y", "auto")
     ear(page, "quantized").tap()
     expect(ear(page, "quantized")).to_have_attribute("aria-pressed", "true")
     page.set_viewport_size(before)

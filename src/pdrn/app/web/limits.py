@@ -11,8 +11,8 @@ class Limits:
 
     upload_bytes: int = 64 << 20
     sound_seconds: float = 300.0
-    samples: int = 16_000_000
-    """Of all channels together: memory grows with them."""
+    samples_per_second: int = 53_333
+    """Of all channels together, in the mean over the longest sound: memory grows with them."""
     work_seconds: float = 300.0
     """From a request's beginning to its answer, the upload and waiting included."""
     jobs: int = 2
@@ -21,6 +21,11 @@ class Limits:
     """Requests that wait for a process."""
     live: int = 2
     """Microphones at once."""
+
+    @property
+    def samples(self) -> int:
+        """How many samples a sound may have, of all channels together."""
+        return round(self.sound_seconds * self.samples_per_second)
 
 
 class Refusal(Exception):

@@ -122,7 +122,8 @@ class SoundTask:
         if frames > limits.sound_seconds * sample_rate_hz:
             raise Refusal(413, f"The sound is longer than {limits.sound_seconds:g} s; send a stretch of it.")
         if frames * channels > limits.samples:
-            raise Refusal(413, f"All channels have over {limits.samples} samples; send a stretch of them.")
+            seconds = limits.samples / channels / sample_rate_hz
+            raise Refusal(413, f"Of sound like this {seconds:.0f} s are taken at most; send a stretch of it.")
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,9 @@ class Worker:
             self._is_awake = self._connection.recv() == READY
 
     def do(self, task: Task) -> None:
-        """Hand it a task."""
+        """Hand it a task; OSError tells that the process was killed meanwhile."""
+        self.is_busy = True  # whether or not it hears: who does not is replaced
         self._connection.send(task)
-        self.is_busy = True
 
     def stop(self) -> None:
         """Tell it that nobody wants its result any more."""

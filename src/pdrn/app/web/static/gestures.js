@@ -65,12 +65,18 @@ export function gestures(canvas, overview, view, actions) {
     "+": () => view.zoom(1 / 1.5),
     "=": () => view.zoom(1 / 1.5),
     "-": () => view.zoom(1.5),
+    Enter: () => actions.playFrom((view.start + view.end) / 2),
+  };
+  const selects = {
+    ArrowLeft: () => view.extend(-view.length / 16),
+    ArrowRight: () => view.extend(view.length / 16),
   };
   for (const element of [canvas, overview]) {
     element.addEventListener("keydown", (event) => {
-      if (!moves[event.key] || !view.frames) return;
+      const action = (event.shiftKey && selects[event.key]) || moves[event.key];
+      if (!action || !view.frames) return;
       event.preventDefault();
-      moves[event.key]();
+      action();
     });
   }
 

@@ -9,7 +9,7 @@ const PAUSE_MS = 220;
 
 export class Layers {
   constructor(elements, view) {
-    Object.assign(this, elements); // canvas, slider, output, label, noun, button
+    Object.assign(this, elements); // canvas, slider, output, label, noun, button, prompt
     this.view = view;
     this.stretch = null;
     this.draw = oncePerFrame(() => this.drawNow());
@@ -29,10 +29,8 @@ export class Layers {
     this.button.disabled = false;
     this.slider.disabled = true;
     this.output.textContent = "";
-    const { context } = fitted(this.canvas);
-    context.fillStyle = colours().soft;
-    context.font = "14px system-ui, sans-serif";
-    context.fillText("Press the button to see the curve find its way.", 14, 26);
+    this.prompt.hidden = false;
+    fitted(this.canvas);
   }
 
   async run(wishes) {
@@ -71,6 +69,7 @@ export class Layers {
     this.slider.max = estimates.length;
     this.slider.value = 0;
     this.slider.disabled = false;
+    this.prompt.hidden = true;
     this.draw();
     this.timer = setInterval(() => this.advance(), PAUSE_MS);
   }
@@ -105,7 +104,9 @@ export class Layers {
     context.globalAlpha = 1;
     drawCurve(context, estimates[chosen], 0, count, x, y, colour.restored, 2.3, width / count > 9);
     this.label.textContent = chosen ? `After ${numbers[chosen]}` : "Start";
-    this.output.textContent = original ? `${ratio(original, estimates[chosen]).toFixed(1)} dB` : "";
+    this.output.textContent = original?.some(Boolean)
+      ? `${ratio(original, estimates[chosen]).toFixed(1)} dB`
+      : "";
   }
 }
 

@@ -31,6 +31,7 @@ const layers = new Layers(
     label: $("layer-label"),
     noun: $("layers-noun"),
     button: $("layers-run"),
+    prompt: $("layers-prompt"),
   },
   view,
 );
@@ -60,7 +61,7 @@ function complain(error) {
 
 // Restoring
 
-async function restore() {
+async function restore(previous = null) {
   settings.show();
   if (!sound) return;
   running?.abort();
@@ -79,7 +80,12 @@ async function restore() {
     show(answer);
     say("Done. Press play, and switch between the signals while it runs.");
   } catch (error) {
-    if (running === request) complain(error);
+    if (running === request) {
+      complain(error);
+      // What is shown is of the one before; but levels that cannot be told may yet be said.
+      if (previous && error instanceof api.Refused && settings.coarse !== "as-is")
+        sound = previous;
+    }
   } finally {
     if (running === request) running = null;
   }
@@ -108,7 +114,7 @@ function show(answer) {
   blindTest.offer(HEARD.filter(has));
   figures($("figures"), answer);
   for (const name of ["float", "pcm24"]) $(`download-${name}`).disabled = !answer.parts[`${name}.wav`];
-  for (const control of [$("play"), $("loop")]) control.disabled = false;
+  for (const id of ["play", "loop", "zoom-in", "zoom-out", "show-cells", "show-all"]) $(id).disabled = false;
 }
 
 function has(name) {
@@ -166,8 +172,9 @@ function take(content, name) {
     say(`${name} is empty. Open another file.`, "bad");
     return;
   }
+  const previous = result?.sound;
   sound = { content, name };
-  restore();
+  restore(previous);
 }
 
 async function takeSample() {
@@ -182,12 +189,23 @@ function download(name) {
   const stem = result.sound.name.replace(/\.[^.]*$/, "").replaceAll(" ", "_");
   const link = document.createElement("a");
   link.href = URL.createObjectURL(result.parts[`${name}.wav`]);
-  link.download = `${stem}_restored.wav`;
+  link.download = `${stem}_restored${name === "pcm24" ? "_24bit" : ""}.wav`;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
 // Listening
+
+/** An action after which something may be heard, or a sentence says why not. */
+function listening(action) {
+  return (...values) => {
+    try {
+      action(...values);
+    } catch (error) {
+      complain(error);
+    }
+  };
+}
 
 function toggleLoop() {
   const stretch = view.selection ?? { start: view.start, end: view.end };
@@ -225,8 +243,8 @@ function click(id, action) {
 
 click("open", () => $("file").click());
 click("sample", takeSample);
-click("play", () => player.toggle());
-click("loop", toggleLoop);
+click("play", listening(() => player.toggle()));
+click("loop", listening(toggleLoop));
 click("zoom-in", () => view.zoom(1 / 2));
 click("zoom-out", () => view.zoom(2));
 click("show-cells", showCells);
@@ -247,17 +265,21 @@ $("file").addEventListener("change", () => {
 });
 $("channel").addEventListener("change", showChannel);
 $("settings").addEventListener("input", () => settings.show());
-$("settings").addEventListener("change", restore);
+$("settings").addEventListener("change", () => restore());
 $("settings").addEventListener("submit", (event) => event.preventDefault());
 for (const button of document.querySelectorAll("[data-ear]")) {
   button.addEventListener("click", () => player.listen(button.dataset.ear));
 }
 player.addEventListener("change", showPlayer);
 gestures($("waveform"), $("overview"), view, {
-  play: () => player.toggle(),
+  play: listening(() => player.toggle()),
   listen: (name) => player.listen(name),
   loop: toggleLoop,
-  seek: (sample) => player.seek(sample / player.sampleRate),
+  seek: listening((sample) => player.seek(sample / player.sampleRate)),
+  playFrom: listening((sample) => {
+    player.stop(sample / player.sampleRate);
+    player.play();
+  }),
   cells: showCells,
   all: () => view.show(0, view.frames),
   keys: () => $("keys").checked,

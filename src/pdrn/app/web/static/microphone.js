@@ -7,6 +7,10 @@ const PLAIN = { echoCancellation: false, noiseSuppression: false, autoGainContro
 export class Microphone {
   /** Ask for the microphone and hand over every chunk; a sample rate is asked for and may not be had. */
   static async open(onChunk, sampleRate) {
+    if (!window.isSecureContext)
+      throw new Refused(
+        "Browsers lend a microphone only to pages of this machine, at localhost, or by HTTPS. This is neither.",
+      );
     const microphone = new Microphone();
     try {
       microphone.stream = await navigator.mediaDevices.getUserMedia({ audio: PLAIN });

@@ -1,5 +1,7 @@
 // The ear: all signals run at once, from one clock, and only one is let through. No signal is ever rescaled.
 
+import { Refused } from "./api.js";
+
 const FADE_SECONDS = 0.004;
 const LOOP_SECONDS = 0.25; // shorter loops are a buzz
 
@@ -121,7 +123,14 @@ export class Player extends EventTarget {
 
   buffer(channels) {
     const options = { length: this.frames, numberOfChannels: channels.length, sampleRate: this.sampleRate };
-    const buffer = new AudioBuffer(options);
+    let buffer;
+    try {
+      buffer = new AudioBuffer(options);
+    } catch {
+      throw new Refused(
+        `Browsers do not play ${channels.length} channels at ${this.sampleRate} Hz. Download it to hear it.`,
+      );
+    }
     channels.forEach((samples, channel) => buffer.copyToChannel(samples, channel));
     return buffer;
   }

@@ -61,7 +61,15 @@ export function speaking({ take, complain, longestSeconds, wishes }) {
     }
   }
 
+  /** Go on with other settings, if it runs. */
+  async function restart() {
+    if (!live.running) return;
+    live.stop();
+    await toggleLive();
+  }
+
   recordButton.addEventListener("click", record);
+  document.getElementById("settings").addEventListener("change", restart);
   liveButton.addEventListener("click", toggleLive);
 }
 

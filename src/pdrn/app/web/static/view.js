@@ -37,9 +37,17 @@ export class View extends EventTarget {
   }
 
   select(from, to) {
+    [this.anchor, this.caret] = [from, to];
     const [start, end] = [Math.max(Math.min(from, to), 0), Math.min(Math.max(from, to), this.frames)];
     this.selection = end - start > 1 ? { start, end } : null;
     this.changed();
+  }
+
+  /** Move the end of the selection, which begins in the middle of what is shown. */
+  extend(samples) {
+    const middle = (this.start + this.end) / 2;
+    const [from, to] = this.selection ? [this.anchor, this.caret] : [middle, middle];
+    this.select(from, to + samples);
   }
 
   changed() {
