@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -311,6 +313,42 @@ def test_silence_that_was_put_into_a_mid_rise_signal_is_no_level(bits):
     assert (found.cells(heard).hi - found.cells(heard).lo <= quantizer.step).all()
 
 
+@pytest.mark.parametrize("law", [MuLaw(), ALaw()])
+def test_cells_of_a_detected_law_are_its_own(law):
+    codes = law.encode(LOUD)
+    found = detect(law.levels(codes), full_scale=True)
+    named, cells = law.cells(codes), found.cells(law.levels(codes))
+    exact = replace(found, quantizer=replace(found.quantizer, any_encoder=False)).cells(law.levels(codes))
+    np.testing.assert_array_equal(exact.lo, np.maximum(named.lo, -1))
+    np.testing.assert_array_equal(exact.hi, np.minimum(named.hi, 1))
+    assert (cells.lo <= exact.lo).all()
+    assert (cells.hi >= exact.hi).all()
+
+
+@pytest.mark.parametrize("gain", [0.7, 1.0, 1.3])
+@pytest.mark.parametrize("shift", [0.0, 0.003])
+@pytest.mark.parametrize("kind", [MidTread, MidRise])
+def test_no_cell_is_wider_than_a_step_but_at_full_scale(gain, shift, kind):
+    quantizer = kind(7)
+    loud = quantizer.quantize(0.499 * LOUD)
+    found = detect(gain * loud + shift, full_scale=True)
+    cells = found.cells(gain * loud + shift)
+    np.testing.assert_allclose(cells.hi - cells.lo, gain * quantizer.step, rtol=1e-6)
+    if (gain, shift, kind) == (1.0, 0.0, MidTread):
+        top = found.cells([1 - quantizer.step])
+        assert (top.lo[0], top.hi[0]) == (1 - 1.5 * quantizer.step, 1.0)
+
+
+def test_levels_of_a_truncating_converter_are_lower_ends_at_full_scale_too():
+    quantizer = Truncation(6)
+    truth = np.clip(LOUD / np.abs(LOUD).max(), -1, 1 - 1e-9)
+    observed = quantizer.quantize(truth)
+    cells = detect(observed, full_scale=True).cells(observed, truncated=True)
+    assert cells.violation(truth) == 0
+    np.testing.assert_array_equal(cells.lo, observed)
+    np.testing.assert_array_equal(cells.hi, observed + quantizer.step)
+
+
 @pytest.mark.parametrize(("gain", "stored"), [(1.0, np.float64), (0.37, np.float64), (0.37, np.float32)])
 def test_silence_that_was_put_into_a_law_signal_is_no_level(gain, stored):
     heard = (gain * ALaw().quantize(0.3 * LOUD)).astype(stored)
@@ -328,9 +366,26 @@ def test_zero_that_was_moved_onto_no_level_is_refused():
         detect(heard).cells([0.0])
 
 
+SQUARE = 0.25 * np.sign(np.sin(np.arange(16000) * 0.05) + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        np.concatenate([np.zeros(4000), SQUARE]),
+        np.where(np.arange(16000) % 160 == 0, 0.5, 0.0) - np.where(np.arange(16000) % 160 == 80, 0.5, 0.0),
+        np.concatenate([np.zeros(4000), SQUARE[:4000], 3 * SQUARE]),
+    ],
+    ids=["square", "impulses", "two loudnesses"],
+)
+def test_what_jumps_between_few_levels_is_no_rounded_wave(samples):
+    with pytest.raises(Undetected, match=r"[35] different values and jump from one to another"):
+        detect(samples)
+
+
 @pytest.mark.parametrize("places", [[-1, 0, 1], [-1, 0, 1, 2], [-3, -1, 0, 1]])
 def test_zero_among_few_levels_is_a_level(places):
-    observed = np.tile(np.array(places) / 8, 1000)
+    observed = np.tile(np.repeat(np.array(places + places[::-1]) / 8, 3), 1000)
     found = detect(observed)
     assert (found.kind, found.quantizer.step) == ("mid-tread", 1 / 8)
 

@@ -30,6 +30,7 @@ from pdrn.audio.quantizers import MidRise, MidTread, numbers
 LEAST_CONFIDENCE = 0.99
 
 _STORED_BITS = (8, 16, 24)
+_FEW_LEVELS = 8  # that many may be equally far apart in sounds that were never rounded
 _MOST_LEVELS = 1 << 17
 
 
@@ -72,8 +73,10 @@ class Detection:
     gain: float = 1.0
     shift: float = 0.0
 
-    def cells(self, samples: ArrayLike) -> Cells:
+    def cells(self, samples: ArrayLike, truncated: bool = False) -> Cells:
         """Return the cells of samples that show this quantizer's levels, widened by the slack.
+
+        Levels are in the middle of their cells, or at their lower ends if `truncated`.
 
         They may reach beyond those that it was detected from: a recording's start serves for the rest. Zero
         where it is an edge, in mid-rise and in A-law, is silence that was put in: its cell reaches to the
@@ -86,7 +89,7 @@ class Detection:
         if isinstance(self.quantizer, MuLaw | ALaw):
             cells = self._cells_of_g711(self.quantizer, heard)
         else:
-            cells = self._cells_of_uniform(self.quantizer, heard)
+            cells = self._cells_of_uniform(self.quantizer, heard, truncated)
         cells = cells.silenced(silent, least)
         return Cells(cells.lo - self.slack, cells.hi + self.slack)
 
@@ -97,27 +100,32 @@ class Detection:
             return self.gain * self.quantizer.least_level if abs(self.shift) <= self.slack else 0.0
         return self.quantizer.step / 2 if self.kind == "mid-rise" else 0.0
 
-    def _cells_of_uniform(self, quantizer: MidTread | MidRise, samples: Values) -> Cells:
+    def _cells_of_uniform(self, quantizer: MidTread | MidRise, samples: Values, truncated: bool) -> Cells:
         boundless = replace(quantizer, bits=32)
         codes = boundless.codes_of(samples)
         cells = boundless.cells(codes)
+        if truncated:
+            cells = Cells(cells.lo + quantizer.step / 2, cells.hi + quantizer.step / 2)
         if not self.full_scale:
             cells = cells.opened(codes <= self.outermost[0], codes >= self.outermost[1])
-        elif self.kind != "mid-rise":
-            # The highest of all levels has half a step more up to full scale, the lowest as much less.
-            top, bottom = codes == quantizer.highest, codes == quantizer.lowest
-            is_plain = (quantizer.limit, quantizer.offset) == (1.0, 0.0)  # as far as can be told
-            lo = np.where(bottom & is_plain, -quantizer.limit, cells.lo)
-            cells = Cells(lo, cells.hi + top * quantizer.step / 2)
+        elif self.kind == "mid-tread" and quantizer.limit == 1 and not truncated:
+            # The highest of all levels has half a step more up to full scale, the lowest as much less. Where
+            # full scale is not 1, a gain was applied, and it cannot be told which level was the highest.
+            lo = np.where(codes == quantizer.lowest, -1.0, cells.lo)
+            cells = Cells(lo, np.where(codes == quantizer.highest, 1.0, cells.hi))
         return cells
 
     def _cells_of_g711(self, law: MuLaw | ALaw, samples: Values) -> Cells:
-        codes = replace(law, full_scale=False).encode((samples - self.shift) / self.gain)
+        law = replace(law, full_scale=False)
+        codes = law.encode((samples - self.shift) / self.gain)
         off_grid = np.abs(samples - self.shift - self.gain * law.levels(codes)) > self.slack
         if off_grid.any():
             raise ValueError(f"{samples[off_grid][0]} is no level of {self.kind}; detect this part apart")
         cells = law.cells(codes)
-        return Cells(self.shift + self.gain * cells.lo, self.shift + self.gain * cells.hi)
+        lo, hi = (cells.lo, cells.hi)
+        if self.full_scale:  # the outermost cells hold all that is louder
+            lo, hi = np.maximum(lo, -1.0), np.minimum(hi, 1.0)
+        return Cells(self.shift + self.gain * lo, self.shift + self.gain * hi)
 
 
 def detect(samples: ArrayLike, full_scale: bool = False) -> Detection:
@@ -179,6 +187,11 @@ def _detect_channel(samples: Values, full_scale: bool) -> Detection:
     largest = float(np.abs(values).max())
     if not 1e-30 < largest < 1e30:
         raise Undetected(f"a peak of {largest:.3g} is no sound's; scale the samples to about 1")
+    if len(values) <= _FEW_LEVELS and (_jump(samples) or (len(values) == 3 and _click(samples))):
+        raise Undetected(
+            f"the samples have {len(values)} different values and jump from one to another, as square waves "
+            "and clicks do, which were never rounded; name the quantizer if these were"
+        )
     for bits in _STORED_BITS:
         codes = values * 2.0 ** (bits - 1)
         if largest <= 1 << 16 and (codes == np.rint(codes)).all():
@@ -199,6 +212,27 @@ def _detect_channel(samples: Values, full_scale: bool) -> Detection:
     return _judge(found, values, counts, full_scale)
 
 
+def _jump(samples: Values) -> bool:
+    """Tell whether samples mostly go from one of few levels to another that is not the next.
+
+    Rounded waves do not, and square waves do. Zero among four other levels may be silence that was put in.
+    """
+    without_zero = samples[samples != 0]
+    for heard in (samples, without_zero) if len(np.unique(without_zero)) > 3 else (samples,):
+        moves = np.abs(np.diff(np.unique(heard, return_inverse=True)[1]))
+        if np.count_nonzero(moves > 1) <= np.count_nonzero(moves == 1):
+            return False
+    return True
+
+
+def _click(samples: Values) -> bool:
+    """Tell whether samples leave their usual level for one sample at a time mostly, as clicks do."""
+    values, counts = np.unique(samples, return_counts=True)
+    away = samples != values[counts.argmax()]
+    begins = np.count_nonzero(away[1:] & ~away[:-1])
+    return bool(np.count_nonzero(away) < 1.5 * begins)
+
+
 def _judge(grid: Grid, values: Values, counts: NDArray[np.intp], full_scale: bool) -> Detection:
     """Tell what made the samples whose values lie on this grid."""
     places = np.rint((values - grid.level) / grid.step).astype(np.int64)
@@ -210,7 +244,8 @@ def _judge(grid: Grid, values: Values, counts: NDArray[np.intp], full_scale: boo
         shift = float(values.mean() - gain * levels.mean())
         if (np.abs(values - levels) <= grid.tolerance).all():
             gain, shift = 1.0, 0.0
-        slack = 2 * float(np.abs(values - shift - gain * levels).max()) + grid.rounding
+        error = float(np.abs(values - shift - gain * levels).max())
+        slack = 0.0 if np.array_equal(values, levels) else 2 * error + grid.rounding
         kind = "mu-law" if isinstance(law, MuLaw) else "A-law"
         outermost = int(law.encode(levels[0])), int(law.encode(levels[-1]))
         found = Detection(kind, law, 8, 1 - doubt, slack, outermost, full_scale, gain, shift)

@@ -88,11 +88,10 @@ class Description:
         if not self.truncated:
             return levels
         if isinstance(levels, UniformLevels):
-            return TruncatedLevels(levels, levels.step)
-        quantizer = levels.found.quantizer
-        if isinstance(quantizer, MuLaw | ALaw):
+            return TruncatedLevels(levels)
+        if isinstance(levels.found.quantizer, MuLaw | ALaw):
             raise Undetected(f"{levels} was found, which is not made by truncation; name the quantizer")
-        return TruncatedLevels(levels, quantizer.step)
+        return replace(levels, truncated=True)
 
     def _ended(self, levels: Levels) -> Levels:
         """Return the levels with outermost cells that end at full scale, or do not where clipping was."""

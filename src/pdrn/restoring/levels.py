@@ -113,6 +113,8 @@ class DetectedLevels:
     """What `detect` found; for G.711 with the cells of its tables, as for `LawLevels`."""
 
     found: Detection
+    truncated: bool = False
+    """Whether levels are the lower ends of their cells."""
 
     def __post_init__(self) -> None:
         quantizer = self.found.quantizer
@@ -123,7 +125,7 @@ class DetectedLevels:
     def cells(self, samples: ArrayLike) -> Cells:
         """Return the cells that the detected quantizer gives the samples."""
         try:
-            return self.found.cells(samples)
+            return self.found.cells(samples, self.truncated)
         except ValueError as error:
             raise ValueError(
                 f"not all samples have the levels that were told from some, {self}; name the levels, or "
@@ -134,7 +136,8 @@ class DetectedLevels:
         found = self.found
         if isinstance(found.quantizer, MuLaw | ALaw):
             return found.kind
-        return f"{found.effective_bits} bits in use, {found.kind}, a step of {found.quantizer.step:.6g}"
+        how = ", truncated" if self.truncated else ""
+        return f"{found.effective_bits} bits in use, {found.kind}, a step of {found.quantizer.step:.6g}{how}"
 
 
 @dataclass(frozen=True)
@@ -154,8 +157,12 @@ class AnyLevels:
 class TruncatedLevels:
     """Levels that are the lower ends of their cells: a converter dropped what was above them."""
 
-    levels: Levels
-    step: float
+    levels: UniformLevels
+
+    @property
+    def step(self) -> float:
+        """The distance of two levels."""
+        return self.levels.step
 
     def cells(self, samples: ArrayLike) -> Cells:
         """Return the cells, from each level to the next."""
