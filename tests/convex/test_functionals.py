@@ -234,3 +234,13 @@ def test_results_share_no_memory_with_arguments_that_are_kept(F):
 def test_nonsense_is_refused(make, reason):
     with pytest.raises(ValueError, match=reason):
         make()
+
+
+@pytest.mark.parametrize(
+    ("count", "dtype"), [(1000, np.float64), (100_000, np.float32), (1_000_000, np.float64)]
+)
+def test_projections_onto_l1_balls_are_in_them(count, dtype):
+    x = np.random.default_rng(0).normal(5, 1, count).astype(dtype)
+    ball = Ball(1, 3.0)
+    assert float(ball.value(ball.project(x))) == 0
+    assert np.isfinite(LInf().conjugate(LInf().project_dual(x)))

@@ -1,5 +1,8 @@
 """Laws of the operators: each holds for every operator and any batch of vectors."""
 
+import time
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import scipy.fft
@@ -8,8 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.convex.laws import OPERATORS, normal, scales, seeds
 
-from pdrn.convex import DCT, Convolution, Dense, GaborFrame, Identity, Operator
+from pdrn.convex import (
+    DCT,
+    L1,
+    ChambollePock,
+    Convolution,
+    Dense,
+    GaborFrame,
+    Identity,
+    Operator,
+    Problem,
+    RestartedHalpern,
+    SquaredL2,
+    solve,
+)
 from pdrn.convex.operators import Composed, estimate_norm
+from pdrn.nets import unroll
 
 each_operator = pytest.mark.parametrize("K", OPERATORS.values(), ids=OPERATORS)
 
@@ -176,6 +193,64 @@ def test_vectors_of_the_wrong_length_are_refused(K):
         K.apply(np.ones(n + 1))
     with pytest.raises(ValueError, match="length"):
         K.adjoint(np.ones((2, m + 1)))
+
+
+@dataclass(frozen=True, eq=False)
+class Views(Operator):
+    """Samples in another order, or some of them: what NumPy does without a copy."""
+
+    size: int
+    how: slice
+
+    @property
+    def shape(self):
+        return len(range(self.size)[self.how]), self.size
+
+    def _apply(self, x, overwrite):
+        return x[..., self.how]
+
+    def _adjoint(self, y, overwrite):
+        if self.shape[0] == self.size:
+            return y[..., self.how]
+        x = np.zeros((*y.shape[:-1], self.size), y.dtype)
+        x[..., self.how] = y
+        return x
+
+
+@pytest.mark.parametrize("how", [slice(None, None, 2), slice(None, None, -1)], ids=["subsampled", "flipped"])
+@pytest.mark.parametrize(
+    "algorithm", [ChambollePock(), ChambollePock(theta=0.0), RestartedHalpern()], ids=str
+)
+def test_operators_may_return_views(how, algorithm):
+    generator = np.random.default_rng(0)
+    K, data = Views(16, how), generator.standard_normal((3, 16))
+    matrix = Dense(K.apply(np.eye(16)).T.copy())
+    problems = [Problem(0.3 * L1(), SquaredL2().shifted(-data), each, data.copy()) for each in (K, matrix)]
+    found, expected = (solve(problem, algorithm, iterations=300).x for problem in problems)
+    np.testing.assert_allclose(found, expected, atol=1e-5)  # their norms are known to a millionth
+    np.testing.assert_array_equal(problems[0].start, data)
+    net, same = (unroll(problem, 3) for problem in problems)
+    np.testing.assert_allclose(net(problems[0]).detach(), same(problems[1]).detach(), atol=1e-5)
+
+
+def test_what_cannot_be_written_to_is_copied():
+    @dataclass(frozen=True, eq=False)
+    class Repeated(Views):
+        def _apply(self, x, overwrite):
+            return np.broadcast_to(x[..., :1], x.shape)
+
+    result = Repeated(4, slice(None)).apply(np.ones(4), overwrite=True)
+    result += 1
+    np.testing.assert_array_equal(result, [2, 2, 2, 2])
+
+
+def test_the_norm_of_a_long_convolution_takes_no_time_and_is_hardly_larger():
+    filters = np.array([[1.0, -2.0, 1.0]])
+    long = Convolution(filters, 1, 100_000)
+    begin = time.perf_counter()
+    assert 4 <= long.norm <= 4 * 1.002
+    assert time.perf_counter() - begin < 1
+    assert Convolution(filters, 1, 400).norm == pytest.approx(4, rel=1e-3)
 
 
 def test_a_convolution_sees_every_window_with_every_filter():

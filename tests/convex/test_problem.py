@@ -10,6 +10,7 @@ from tests.convex.laws import cells, normal, seeds
 from pdrn.convex import (
     DCT,
     L1,
+    L2,
     Ball,
     Box,
     ChambollePock,
@@ -18,6 +19,7 @@ from pdrn.convex import (
     GaborFrame,
     GroupL21,
     Identity,
+    LInf,
     Problem,
     RestartedHalpern,
     SquaredL2,
@@ -54,6 +56,31 @@ def test_certificates_of_float32_are_computed_in_float64():
     assert solution.certificate.primal.dtype == np.float64
     exact = np.abs(DCT(64).apply(solution.x.astype(np.float64))).sum(-1)
     assert np.array_equal(solution.certificate.primal, exact)
+
+
+def test_a_bad_start_does_not_make_a_gap_as_good_as_none():
+    """What is left must be small beside the value, however large the value was at the start."""
+    noisy = np.random.default_rng(0).standard_normal(64).astype(np.float32)
+    K = Dense(np.diff(np.eye(64, dtype=np.float32), axis=0))
+    problem = Problem(0.3 * L1(), SquaredL2().shifted(-noisy), K, 1e4 * np.ones(64, np.float32))
+    solution = solve(problem, tolerance=1e-3, iterations=5000)
+    assert bool(solution.converged)
+    assert float(solution.certificate.relative_gap) <= 1e-3
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("norm", [L1(), L2(), LInf(), 0.5 * L1()])
+def test_certificates_are_finite_where_the_dual_of_a_norm_is_bounded(norm, dtype):
+    generator = np.random.default_rng(0)
+    A = Dense(generator.standard_normal((20, 40)).astype(dtype))
+    data = generator.standard_normal((3, 20)).astype(dtype)
+    problem = Problem(SquaredL2().shifted(-data), norm, A, np.zeros((3, 40), dtype))
+    gaps = [solve(problem, iterations=count).certificate for count in (10, 1000)]
+    assert np.isfinite(gaps[0].gap).all()
+    assert (gaps[1].relative_gap < 1e-2).all()
+    exact = solve(problem, iterations=20_000).certificate.primal
+    for certificate in gaps:
+        assert (certificate.dual <= exact * (1 + 1e-6)).all()
 
 
 @pytest.mark.parametrize("algorithm", [ChambollePock(), RestartedHalpern()])
@@ -132,11 +159,12 @@ def test_steps_take_unbounded_cells_into_account():
     assert 1 / weight == pytest.approx(0.03, rel=0.5)
 
 
-def test_without_a_bound_on_the_solution_unbounded_cells_have_no_dual_value():
+def test_without_a_bound_on_the_solution_unbounded_cells_have_no_better_dual_value_than_zero():
     lower, upper = np.array([-np.inf, 0.0]), np.array([np.inf, 1.0])
     problem = dequantization(lower, upper, Dense(np.array([[1.0, 2.0]])))
     assert problem.coercivity is None
-    assert problem.certificate(np.zeros(2), np.array([0.5])).gap == np.inf
+    certificate = problem.certificate(np.array([0.0, 0.5]), np.array([0.5]))
+    assert certificate.gap == certificate.primal == 1
 
 
 def test_the_shifted_form_of_the_paper_has_the_same_iterates():

@@ -320,3 +320,14 @@ def test_numbers_of_iterations_may_be_numpys():
     problem = dequantization(lower, lower + 1, DCT(8))
     one = solve(problem, iterations=np.int64(5), check_every=np.int32(2), keep_history=True)
     np.testing.assert_array_equal(one.x, solve(problem, iterations=5).x)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_restarts_do_not_depend_on_how_loud_a_signal_is(scale):
+    lower = (scale * np.floor(16 * np.sin(np.arange(64) / 5)) / 16).astype(np.float32)
+    upper = (lower + np.float32(scale / 16)).astype(np.float32)
+    solution = solve(
+        dequantization(lower, upper, DCT(64)), RestartedHalpern(), tolerance=1e-4, iterations=5000
+    )
+    assert bool(solution.converged)
+    assert float(solution.certificate.relative_gap) <= 1e-4

@@ -20,6 +20,7 @@ from pdrn.convex import (
     Convolution,
     Dense,
     GaborFrame,
+    Operator,
     Problem,
     RestartedHalpern,
     SquaredL2,
@@ -261,6 +262,39 @@ def test_plans_that_make_no_sense_are_refused(change, message):
     assert Unrolling(**json.loads(json.dumps(fields))) == Unrolling(**fields)
     with pytest.raises(ValueError, match=message):
         Unrolling(**(fields | change))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Picked(Operator):
+    """Some of the samples, weighted: indices are given, weights may be learned."""
+
+    weights: np.ndarray
+    index: np.ndarray
+    size: int
+
+    @property
+    def shape(self):
+        return len(self.index), self.size
+
+    def _apply(self, x, overwrite):
+        return self.weights * x[..., self.index]
+
+    def _adjoint(self, y, overwrite):
+        full = y.new_zeros if torch.is_tensor(y) else np.zeros
+        x = full((*y.shape[:-1], self.size))
+        x[..., self.index] = self.weights * y
+        return x
+
+
+def test_indices_are_not_learned():
+    index = np.array([0, 3, 5])
+    K = Picked(np.array([1.0, 2.0, 3.0]), index, 8)
+    problem = denoising(K, 1)
+    net = unroll(problem, 3)
+    assert net.architecture.kernel_shapes == ((3,),)
+    assert_same([net(problem)], [solve(problem, iterations=3).x])
+    net(problem).square().sum().backward()
+    assert all(part.grad is not None for name, part in net.named_parameters() if name.startswith("W"))
 
 
 def test_operators_without_arrays_have_none_of_their_own():

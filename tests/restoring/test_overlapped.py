@@ -135,5 +135,5 @@ def test_the_pace_is_that_of_the_table_and_constant_beyond():
 
 
 def test_no_iterations_are_refused():
-    with pytest.raises(ValueError, match="at least one iteration"):
+    with pytest.raises(ValueError, match="iterations are a whole number, one or more, got 0"):
         Restorer(iterations=0)

@@ -9,8 +9,11 @@ same test, so it grows with the number of different values and with the step's d
 
 What levels cannot tell is where the edges lie between them: half-way is assumed, as for converters that
 round. For one that truncates, whose samples average half a step too low, make a `Truncation` with the
-step that was found. Dither, fades and mixing after the quantizer defeat the method: what they leave is the
-grid that the result was stored on, and only where they leave holes in the histogram is this noticed.
+step that was found. Fades and mixing after the quantizer defeat the method: what they leave is the grid that
+the result was stored on, and only where they leave holes in the histogram is this noticed. Dither before the
+quantizer is not noticed at all; the original then lies outside a part of the cells. Few levels may be equally
+far apart in sounds that were never rounded, such as square waves: where samples jump between them, they are
+refused.
 """
 
 from __future__ import annotations

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from pdrn.convex.arrays import Array, convert, is_real, is_tensor, namespace, require_finite, zeros
-from pdrn.convex.operators import NORM_TOLERANCE, Operator
+from pdrn.convex.arrays import Array, convert, is_real, is_tensor, namespace, require_finite, to_numpy, zeros
+from pdrn.convex.operators import NORM_TOLERANCE, Operator, estimate_norm
+
+LONG = 512
+"""From so many views on a norm is the bound for signals of any length, which takes no time."""
 
 
 def views(x: Array, window: int, hop: int) -> Array:
@@ -110,6 +114,12 @@ class Convolution(Operator):
     @property
     def channels(self) -> int:
         return int(self.filters.shape[0])
+
+    @cached_property
+    def norm(self) -> float:
+        if self.count < LONG:
+            return estimate_norm(self)
+        return norm_on_long_signals(to_numpy(self.filters).astype(np.float64), self.hop)
 
     def _apply(self, x: Array, overwrite: bool) -> Array:
         return analyse(x, convert(self.filters, x), self.hop).reshape(*x.shape[:-1], -1)

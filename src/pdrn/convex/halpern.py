@@ -106,7 +106,8 @@ def _restart_where_due(before: HalpernState, after: HalpernState) -> HalpernStat
     """Restart the problems whose residual |z - T(z)| calls for it."""
     xp = namespace(after.x)
     weight = after.weight
-    residual = xp.sqrt(weight * norm(before.z_x - after.x) ** 2 + norm(before.z_y - after.y) ** 2 / weight)
+    root = xp.sqrt(weight)
+    residual = xp.hypot(root * _length(before.z_x - after.x), _length(before.z_y - after.y) / root)
     first = xp.where(xp.isnan(after.first_residual), residual, after.first_residual)
     due = (
         (residual <= SUFFICIENT_DECAY * first)
@@ -127,6 +128,14 @@ def _restart_where_due(before: HalpernState, after: HalpernState) -> HalpernStat
     )
 
 
+def _length(x: Array) -> Array:
+    """Return the Euclidean norm, of vectors too whose squares are too small or too large for their type."""
+    xp = namespace(x)
+    largest = xp.amax(abs(x), -1)[..., None]
+    unit = xp.where(largest > 0, largest, xp.ones_like(largest))
+    return unit * norm(x / unit)
+
+
 def _balanced(state: HalpernState) -> Array:
     """Move the weight towards the ratio of the dual to the primal distance covered since the restart.
 
@@ -134,7 +143,7 @@ def _balanced(state: HalpernState) -> Array:
     factor.
     """
     xp = namespace(state.x)
-    primal, dual = norm(state.x - state.anchor_x), norm(state.y - state.anchor_y)
+    primal, dual = _length(state.x - state.anchor_x), _length(state.y - state.anchor_y)
     one = xp.ones_like(primal)
     factor = dual / (state.weight * xp.where(primal > 0, primal, one))
     factor = xp.where(primal > 0, factor, xp.where(dual > 0, LARGEST_CHANGE * one, one))

@@ -24,6 +24,7 @@ from pdrn.convex.arrays import (
     copy,
     is_array,
     is_real,
+    is_tensor,
     numbers,
     require_finite,
     set_field,
@@ -61,12 +62,12 @@ class Operator(ABC):
     def apply(self, x: Array, *, overwrite: bool = False) -> Array:
         """K x, ``(..., n) -> (..., m)``."""
         _require_vectors(x, self.shape[1])
-        return self._apply(x, overwrite)
+        return _own(self._apply(x, overwrite), x, overwrite)
 
     def adjoint(self, y: Array, *, overwrite: bool = False) -> Array:
         """K' y, ``(..., m) -> (..., n)``."""
         _require_vectors(y, self.shape[0])
-        return self._adjoint(y, overwrite)
+        return _own(self._adjoint(y, overwrite), y, overwrite)
 
     @abstractmethod
     def _apply(self, x: Array, overwrite: bool) -> Array: ...
@@ -76,7 +77,10 @@ class Operator(ABC):
 
     @cached_property
     def norm(self) -> float:
-        """The largest singular value, exact where the class knows it, else computed and rounded up."""
+        """The largest singular value, or a bound that is not much larger; computed where no class knows it.
+
+        That takes long for long vectors: an operator of one's own that knows better says so.
+        """
         return 1.0 if self.isometric else estimate_norm(self)
 
     @cached_property
@@ -95,6 +99,17 @@ def _require_vectors(x: Array, length: int) -> None:
     if not is_real(x) or x.ndim == 0 or x.shape[-1] != length:
         got = f"{x.dtype} of shape {tuple(x.shape)}" if is_array(x) else type(x).__name__
         raise ValueError(f"need an array of float32 or float64 whose vectors have length {length}, got {got}")
+
+
+def _own(result: Array, argument: Array, overwrite: bool) -> Array:
+    """Return a result that may be written to: one that is a view of the argument would destroy that."""
+    if is_tensor(result) or (result.flags.writeable and (overwrite or not _share(result, argument))):
+        return result
+    return copy(result)
+
+
+def _share(result: Array, argument: Array) -> bool:
+    return isinstance(argument, np.ndarray) and np.may_share_memory(result, argument)
 
 
 def estimate_norm(K: Operator) -> float:

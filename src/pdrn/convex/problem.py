@@ -34,7 +34,10 @@ from pdrn.convex.norms import L1
 from pdrn.convex.operators import Operator
 
 ROUNDING_ULPS = 16
-"""A gap of so many units of rounding of the value at the start is as good as none."""
+"""A value of so many units of rounding of that at the start is as good as none."""
+
+BISECTIONS = 50
+"""So often the part of a dual vector that has a value is halved: then it is known to double precision."""
 
 _TINY, _HUGE = 1e-200, 1e200
 
@@ -46,7 +49,10 @@ class Certificate:
     primal: Array
     dual: Array
     rounding: Array
-    """The gap that is as good as none, from the value at the start and the type that is computed in."""
+    """The value that is as good as none, from that at the start and the type that is computed in.
+
+    It is 0 where G is no box, and the start tells nothing.
+    """
 
     @property
     def gap(self) -> Array:
@@ -59,11 +65,12 @@ class Certificate:
         return self.gap / namespace(self.primal).clip(abs(self.primal), _TINY, _HUGE)
 
     def meets(self, tolerance: float) -> Array:
-        """Whether the relative gap is at most this, or nothing but rounding is left.
+        """Whether the relative gap is at most this, or nothing but rounding is left of the value itself.
 
         Where the optimum is zero, as for silence whose cells all touch zero, no gap is relatively small.
         """
-        return (self.relative_gap <= tolerance) | (self.gap <= self.rounding)
+        is_none = (self.gap <= self.rounding) & (abs(self.primal) <= self.rounding)
+        return (self.relative_gap <= tolerance) | is_none
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +165,8 @@ class Problem:
     def certificate(self, x: Array, y: Array) -> Certificate:
         """Primal and dual value of x and y, computed in double precision whatever their type.
 
-        Both are first projected onto the domains of G and F*, which rounding may have left.
+        Both are first projected onto the domains of G and F*, which rounding may have left; y is then made
+        smaller where G* needs that, as for norms.
         """
         exact = self._exact
         x, y = exact.G.project(to_float64(x)), exact.F.project_dual(to_float64(y))
@@ -166,7 +174,27 @@ class Problem:
         if self.coercivity is not None and isinstance(exact.G, Box):
             bounded = exact.G.within(self.coercivity * primal[..., None])
             exact = dataclasses.replace(exact, G=bounded)
-        return Certificate(primal, exact.dual_objective(y), self._rounding)
+        return Certificate(primal, exact._best_dual_value(y), self._rounding)
+
+    def _best_dual_value(self, y: Array) -> Array:
+        """Return the dual value of y, or of a part of it where G* has no value for -K'y as it is.
+
+        Zero is in the domain of G* wherever G is bounded below, and with y so is all between: the largest
+        part is looked for.
+        """
+        value = self.dual_objective(y)
+        xp = namespace(value)
+        if bool(xp.isfinite(value).all()):
+            return value
+        back = -self.K.adjoint(y)
+        inside = xp.zeros_like(value)[..., None]
+        outside = inside + 1
+        for _ in range(BISECTIONS):
+            middle = (inside + outside) / 2
+            fits = xp.isfinite(self.G.conjugate(middle * back))[..., None]
+            inside, outside = xp.where(fits, middle, inside), xp.where(fits, outside, middle)
+        part = -self.F.conjugate(inside * y) - self.G.conjugate(inside * back)
+        return xp.where(xp.isfinite(value), value, part)
 
     @cached_property
     def _exact(self) -> Self:
@@ -177,7 +205,9 @@ class Problem:
         exact = self._exact
         value = abs(exact.objective(exact.G.project(exact.start)))
         xp = namespace(value)
-        return xp.where(xp.isfinite(value), ROUNDING_ULPS * epsilon(self.start) * value, 0.0)
+        # A start in a box is of the size of the solution; any other may be anywhere.
+        is_a_measure = xp.isfinite(value) & isinstance(self.G, Box)
+        return xp.where(is_a_measure, ROUNDING_ULPS * epsilon(self.start) * value, 0.0)
 
     def flat(self) -> Self:
         """Return the same problems with the batch in one leading axis."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pdrn.convex.arrays import Array, Step, convert, is_array, is_tensor, namespace, norm
+from pdrn.convex.arrays import Array, Step, convert, detached, is_array, is_tensor, namespace, norm
 
 
 def clip(x: Array, lower: Array, upper: Array, *, overwrite: bool = False) -> Array:
@@ -48,4 +48,7 @@ def project_l1_ball(x: Array, radius: Step) -> Array:
     counts = convert(np.arange(1, x.shape[-1] + 1), x)
     levels = (xp.cumsum(descending, -1) - radius) / counts
     level = xp.clip(xp.amax(levels, -1)[..., None], 0, None)
-    return x - clip(x, -level, level)
+    projected = x - clip(x, -level, level)
+    # By rounding it may be outside still, the more the longer it is.
+    size, most = detached(abs(projected).sum(-1)[..., None]), detached(convert(radius, x))
+    return projected * xp.where(size > most, most / xp.where(size > most, size, xp.ones_like(size)), 1)

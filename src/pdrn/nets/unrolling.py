@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from pdrn.convex import ChambollePock, Dense, Operator, Problem
-from pdrn.convex.arrays import Array, is_array, is_tensor, map_arrays, set_field, times, to_numpy
+from pdrn.convex.arrays import Array, is_array, is_real, is_tensor, map_arrays, set_field, times, to_numpy
 from pdrn.nets.architecture import MOST_LAYERS, Start, Weights
 from pdrn.nets.blocks import (
     Activations,
@@ -269,20 +269,21 @@ class _Gains(Operator):
 
 
 def _arrays_of(K: Operator) -> list[Array]:
-    """Return the arrays that an operator holds, at any depth."""
+    """Return the arrays of floats that an operator holds, at any depth: masks and indices are not learned."""
     found: list[Array] = []
 
     def note(array: Array) -> Array:
-        found.append(array)
+        if is_real(array):
+            found.append(array)
         return array
 
     map_arrays(K, note)
     return found
 
 
-def _following(parts: Iterator[Array], _: Array) -> Array:
-    """Put the next of some arrays in the place of another."""
-    return next(parts)
+def _following(parts: Iterator[Array], array: Array) -> Array:
+    """Put the next of some arrays in the place of another, if that is of floats."""
+    return next(parts) if is_real(array) else array
 
 
 def _per_channel(part: Array, K: Operator) -> Array:

@@ -49,8 +49,8 @@ class Blockwise:
             raise ValueError(
                 f"the mix is a number from 0 (the input) to 1 (all of the restoration), got {mix}"
             )
-        if threads < 1:
-            raise ValueError(f"at least one thread has to do the work, got {threads}")
+        if not isinstance(threads, int) or threads < 1:
+            raise ValueError(f"threads are a whole number, one or more, got {threads}")
         self.method = method
         self._block, self._mix, self._threads, self._follow = block, mix, threads, follow
         self.reset()

@@ -68,8 +68,8 @@ class OverlappedChambollePock:
     pace: Callable[[FloatArray], FloatArray] = tuned_pace
 
     def __post_init__(self) -> None:
-        if self.iterations < 1:
-            raise ValueError(f"at least one iteration is needed, got {self.iterations}")
+        if not isinstance(self.iterations, int | np.integer) or self.iterations < 1:
+            raise ValueError(f"iterations are a whole number, one or more, got {self.iterations}")
 
     @staticmethod
     def at(sample_rate_hz: int, iterations: int | None = None) -> OverlappedChambollePock:
