@@ -159,7 +159,7 @@ def test_channels_that_agree_are_detected_together(gain):
     ],
 )
 def test_channels_that_differ_are_refused(left, right):
-    with pytest.raises(Undetected, match="quantized in different ways; detect them apart"):
+    with pytest.raises(Undetected, match="quantized in different ways; split them"):
         detect(np.stack([left, right]))
 
 

@@ -195,6 +195,21 @@ def test_levels_are_told_from_what_comes_after_silence(tmp_path, monkeypatch, ki
     np.testing.assert_allclose(restored, whole, atol=1e-6)
 
 
+@pytest.mark.parametrize("quiet", [0, 40_000])
+def test_levels_of_another_kind_later_in_a_file_are_refused_as_in_an_array(tmp_path, monkeypatch, quiet):
+    monkeypatch.setattr(recording, "LOOKED_AT", 1000)
+    rise, tread = MidRise(5).quantize(SIGNAL), MidTread(5).quantize(SIGNAL)
+    samples = np.concatenate([np.tile(rise, 3), np.zeros(quiet), np.tile(tread, 3)])
+    write(tmp_path / "a.wav", samples, RATE, subtype="PCM_16")
+    for restore in (
+        lambda: Restorer(method="cp").restore(samples, RATE, bits=5),
+        lambda: Restorer(method="cp").restore_file(tmp_path / "a.wav", tmp_path / "b.wav", bits=5),
+    ):
+        with pytest.raises(ValueError, match="is no level of 5 bits like the others"):
+            restore()
+    assert not (tmp_path / "b.wav").exists()
+
+
 def test_hours_of_silence_are_not_held_in_memory():
     pieces = (np.zeros((2, 1 << 15)) for _ in range(1000))
     taken, telling = recording.beginning_of(pieces)

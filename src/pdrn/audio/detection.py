@@ -168,7 +168,7 @@ def detect(samples: ArrayLike, full_scale: bool = False) -> Detection:
     except Undetected:
         together = None
     if together is None or not all(_agree(found, together) for found in channels):
-        raise Undetected("the channels were quantized in different ways; detect them apart")
+        raise Undetected("the channels were quantized in different ways; split them, and restore each")
     return together
 
 

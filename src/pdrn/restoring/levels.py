@@ -250,3 +250,24 @@ def cells_of(samples: NDArray[np.float64], levels: Levels) -> Cells:
     cells = levels.cells(samples[known])
     lo[known], hi[known] = cells.lo, cells.hi
     return Cells(*frozen(lo, hi))
+
+
+class LevelReader:
+    """Gives the cells of a signal piece by piece, whose levels have to go together all the same."""
+
+    def __init__(self, levels: Levels) -> None:
+        self._levels = levels
+        self._level = np.nan  # one that the signal has; zero may be silence, and tells nothing
+
+    def cells(self, samples: NDArray[np.float64]) -> Cells:
+        """Return the cells of the next samples, shape (channels, frames), refusing levels of another kind."""
+        cells = self.look(samples)
+        if np.isnan(self._level):
+            telling = samples[~np.isnan(samples) & (samples != 0)]
+            self._level = telling[0] if telling.size else np.nan
+        return cells
+
+    def look(self, samples: NDArray[np.float64]) -> Cells:
+        """Do the same for samples that might be next."""
+        level = np.full((len(samples), 1), self._level)
+        return cells_of(np.concatenate([level, samples], axis=-1), self._levels)[:, 1:]

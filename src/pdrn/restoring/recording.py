@@ -20,7 +20,7 @@ from pdrn.audio.system import AudioError
 from pdrn.audio.writing import format_of, writer
 from pdrn.restoring.blockwise import Blockwise, Progress
 from pdrn.restoring.description import Description
-from pdrn.restoring.levels import BoundedLevels, ClippedLevels, Levels, cells_of, step_of
+from pdrn.restoring.levels import BoundedLevels, ClippedLevels, LevelReader, Levels, step_of
 
 Rows = NDArray[np.float64]
 """Samples of all channels, shape (channels, frames)."""
@@ -92,7 +92,7 @@ def restore_file(
                 refuse_shallow(levels, subtype)
             clipping = Clipping() if isinstance(levels, ClippedLevels) else None
             restoring = blocks_for(rate, None if gaps else step_of(levels))
-            all_cells = (cells_of(rows, levels) for rows in itertools.chain(head, pieces))
+            all_cells = map(LevelReader(levels).cells, itertools.chain(head, pieces))
             cells = map(clipping.seen, all_cells) if clipping else all_cells
             with writer(
                 target,
@@ -202,7 +202,8 @@ def _rows(sound: Sound) -> Rows:
 def _verify(source: Source, target: Target, levels: Levels, gaps: bool, written: BinaryIO) -> None:
     """Read input and output again, and refuse a sample outside its cell or a length that differs."""
     written.seek(0)
-    inputs = (cells_of(_rows(sound), levels) for sound in blocks(source, BLOCK_LENGTH, gaps=gaps))
+    read = LevelReader(levels)
+    inputs = (read.cells(_rows(sound)) for sound in blocks(source, BLOCK_LENGTH, gaps=gaps))
     outputs = (_rows(sound) for sound in blocks(written, BLOCK_LENGTH))
     for cells, samples in itertools.zip_longest(inputs, outputs):
         if cells is None or samples is None or cells.shape != samples.shape:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pdrn.audio.cells import Cells, FloatArray
 from pdrn.restoring.blockwise import Blockwise, Restored, nothing
-from pdrn.restoring.levels import Levels, cells_of
+from pdrn.restoring.levels import LevelReader, Levels
 from pdrn.restoring.method import Method
 
 
@@ -83,7 +83,7 @@ class Stream:
         self._shape: tuple[int, ...] | None = None
         self._chunks: list[NDArray[np.float64]] = []  # not looked at yet
         self._length = 0  # of all of them
-        self._level = np.nan  # one that the signal has, with which others have to go together
+        self._read = LevelReader(self._levels)
 
     def feed_cells(self, chunk: ArrayLike) -> Restored:
         """Do as `feed`, and return the cells too, both of shape (channels, frames)."""
@@ -114,7 +114,7 @@ class Stream:
     def _looked_at(self) -> Cells:
         """Return the cells of the chunks that wait, which do not from now on; drop one that is refused."""
         try:
-            cells = self._cells_of(self._chunks)
+            cells = self._read.cells(np.concatenate(self._chunks, axis=-1))
         except ValueError:
             refused = bisect_left(range(len(self._chunks)), True, key=lambda last: self._refuses(last + 1))
             self._length -= self._chunks.pop(refused).shape[-1]
@@ -124,20 +124,10 @@ class Stream:
 
     def _refuses(self, count: int) -> bool:
         try:
-            self._cells_of(self._chunks[:count])
+            self._read.look(np.concatenate(self._chunks[:count], axis=-1))
         except ValueError:
             return True
         return False
-
-    def _cells_of(self, chunks: list[NDArray[np.float64]]) -> Cells:
-        """Return the cells of some chunks, as far as their levels go together with that of the signal."""
-        first = np.full((len(chunks[0]), 1), self._level)
-        samples = np.concatenate([first, *chunks], -1)
-        cells = cells_of(samples, self._levels)[:, 1:]
-        if np.isnan(self._level):
-            known = samples[(samples != 0) & ~np.isnan(samples)]
-            self._level = known[0] if known.size else np.nan
-        return cells
 
 
 def as_channels(samples: ArrayLike, most_channels: int = 64) -> NDArray[np.float64]:

@@ -118,6 +118,13 @@ def test_who_leaves_is_forgotten(server):
     assert server.post("restore", wav(tone()), quantize_bits=4).status_code == 200
 
 
+def test_a_form_is_refused_with_the_way_to_send_a_sound(small):
+    answer = requests.post(f"{small.url}/api/restore", files={"file": wav(tone())}, timeout=60)
+    assert answer.status_code == 415
+    assert "--data-binary" in answer.json()["detail"]
+    assert small.files() == []
+
+
 def test_a_process_that_is_killed_is_replaced(small):
     for worker in workers_of(small):
         os.kill(worker, signal.SIGKILL)

@@ -71,6 +71,8 @@ class Work:
         return folder, self._workshop.messages(task_in(folder), self._deadline)
 
     async def _upload(self, path: Path) -> None:
+        if self._request.headers.get("content-type", "").startswith("multipart/"):
+            raise Refusal(415, "The body is to be the sound, not a form; curl sends it by --data-binary.")
         declared = self._request.headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > self._most_bytes:
             raise too_large(self._most_bytes)

@@ -64,6 +64,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         403: "Another origin or host.",
         408: "The upload took too long.",
         413: "Too large or too long.",
+        415: "A form, and not a sound.",
         422: "Not a sound, or nothing that can be restored so.",
         429: "Too many requests at once.",
         503: "It took too long, or its process was killed.",
