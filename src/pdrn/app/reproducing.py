@@ -117,7 +117,9 @@ def side_by_side(
     """
     from pdrn.study.machine import fastest_threads
 
-    train = partial(trained, corpus=corpus, out=out, threads=fastest_threads(jobs))
+    with workers.deaf():  # it may start threads
+        threads = fastest_threads(jobs)
+    train = partial(trained, corpus=corpus, out=out, threads=threads)
     with closing(workers.side_by_side(train, configs, jobs)) as results:
         for config, result in results:
             yield result or Trained(config, error="its process was killed; is memory short? try fewer jobs")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from threading import Event, Thread
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from pdrn.app.workers import deaf
 from pdrn.study.log import Entry
 from pdrn.study.runs import Run, processes_of
 from pdrn.study.train import Relay, Watcher
@@ -117,7 +118,9 @@ def following(runs: Mapping[str, Run]) -> Iterator[Console]:
     if not runs:
         yield Console(stderr=True, highlight=False)
         return
-    with _progress() as progress:
+    with ExitStack() as stack:
+        with deaf():
+            progress = stack.enter_context(_progress())
         followers = [_Follower(run, Display(progress, name=name)) for name, run in runs.items()]
         is_over = Event()
 
@@ -127,7 +130,8 @@ def following(runs: Mapping[str, Run]) -> Iterator[Console]:
                     follower.look()
 
         thread = Thread(target=follow, daemon=True)
-        thread.start()
+        with deaf():
+            thread.start()
         try:
             yield progress.console
         finally:

@@ -77,14 +77,17 @@ def start(converse: Callable[[Connection], None]) -> tuple[Connection, SpawnProc
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     worker = context.Process(target=_run, args=(there, converse), daemon=True)
-    with _deaf(), there:
+    with deaf(), there:
         worker.start()
     return here, worker
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
-    """Hold interrupts back: processes that are started meanwhile never hear one, this one does later."""
+def deaf() -> Iterator[None]:
+    """Hold interrupts back: processes and threads that are started meanwhile never hear one.
+
+    This one does later, unless it has other threads, which would hear it now: start those in here too.
+    """
     resource_tracker.ensure_running()  # starting it would end what follows
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
