@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.nets.plans import disturbed
 
-from pdrn.audio.quantizers import MidRise
+from pdrn.audio.quantizers import MidRise, MidTread
 from pdrn.nets import ConvolutionalMap, DenseMap, Network, PrimalDual
 from pdrn.nets.checkpoint import Provenance, save
 from pdrn.nets.running import RunningNetwork
@@ -54,6 +54,20 @@ def test_blocks_make_what_the_network_makes_of_the_whole(model):
     np.testing.assert_allclose(restored, cells.project(whole), atol=1e-6)
     assert np.abs(restored - QUANTIZED).max() > 0.1 * QUANTIZER.step
     assert cells.violation(restored) == 0
+
+
+def test_digital_silence_stays_silent_however_it_arrives(either):
+    sound = MidTread(5).quantize(0.7 * np.sin(np.arange(900) / 11))
+    quantized = np.concatenate([sound, np.zeros(1500), sound, np.zeros(700)])
+    restorer = Restorer(either, method="network")
+    restored = restorer.restore(quantized, RATE, bits=5)
+    assert np.abs(restored[:900] - quantized[:900]).max() > 0.01 * MidTread(5).step
+    assert (restored[1200:2100] == 0).all()
+    assert (restored[-300:] == 0).all()
+    for size in (1, 77, 4000):
+        stream = restorer.stream(RATE, bits=5)
+        chunks = [stream.feed(quantized[start : start + size]) for start in range(0, len(quantized), size)]
+        np.testing.assert_allclose(np.concatenate([*chunks, stream.flush()]), restored, atol=1e-6)
 
 
 @settings(max_examples=10)

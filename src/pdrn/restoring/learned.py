@@ -78,11 +78,20 @@ class LearnedMethod:
             for shift in self._displacements
         )
         restored: FloatArray = total * (self.step / len(self._displacements))
-        return restored
+        return self.silenced(restored, cells)
 
     def follow(self) -> RestoreBlock | None:
         """Return what restores blocks of a stream where the network is causal: it goes on where it was."""
         return _Following(self) if self._follows else None
+
+    def silenced(self, restored: FloatArray, cells: Cells) -> FloatArray:
+        """Return what was restored of a stretch, with zeros where nothing but zeros is in sight.
+
+        Networks would hear something in digital silence, however faint.
+        """
+        heard = np.cumsum(np.concatenate([[False], cells.lo != -cells.hi]))
+        in_sight = self.before + self.after + 1
+        return np.where(heard[in_sight:] == heard[:-in_sight], 0.0, restored)
 
     def by_layer(self, cells: Cells) -> list[FloatArray]:
         """Return what each layer makes of all of a stretch of one channel, on the first of the grids."""
@@ -112,7 +121,7 @@ class _Following:
             hop = slice(start, start + self._hop)
             last = self._running.push(lower[hop], upper[hop])
         restored: FloatArray = last * self._method.step
-        return restored
+        return self._method.silenced(restored, cells)
 
 
 def _require_modest(plan: PrimalDual, length: int) -> None:
