@@ -146,9 +146,12 @@ class _Follower:
 
     def __init__(self, run: Run, display: Display) -> None:
         self.run, self.display = run, display
-        self.epoch, self.has_begun = len(run.log()), False
+        self.epoch, self.log_bytes, self.has_begun = len(run.log()), run.log_bytes, False
 
     def look(self) -> None:
+        if self.run.log_bytes == self.log_bytes:
+            return
+        self.log_bytes = self.run.log_bytes
         with suppress(OSError, ValueError):  # it is being written, or damaged: whoever trains it will tell
             record, log = self.run.record(), self.run.log()
             new = [entry for entry in log if entry["epoch"] > self.epoch]
@@ -163,7 +166,7 @@ class _Follower:
                 self.display.advance(entry["step"])
                 self.display.epoch(entry)
                 self.epoch = entry["epoch"]
-            if self.run.is_done:
+            if new[-1]["step"] == record["total_steps"]:
                 self.display.end()
 
 

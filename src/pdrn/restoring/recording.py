@@ -13,7 +13,6 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from pdrn.audio.cells import Cells
 from pdrn.audio.files import PCM_BITS, Sound, Source, blocks, opened
 from pdrn.audio.placing import Target, refuse_same
 from pdrn.audio.system import AudioError
@@ -51,7 +50,7 @@ class Report:
     seconds: float
     verified: bool | None
     clipped: int | None = None
-    """How many samples were cut off, where it was said that some were."""
+    """How many samples were cut off, or are missing, where it was said that some were cut off."""
 
     @property
     def times_real_time(self) -> float:
@@ -90,10 +89,8 @@ def restore_file(
             levels = fitting(description.levels_of(telling, header.subtype), subtype)
             if not gaps:
                 refuse_shallow(levels, subtype)
-            clipping = Clipping() if isinstance(levels, ClippedLevels) else None
-            restoring = blocks_for(rate, None if gaps else step_of(levels))
-            all_cells = map(LevelReader(levels).cells, itertools.chain(head, pieces))
-            cells = map(clipping.seen, all_cells) if clipping else all_cells
+            restoring, reader = blocks_for(rate, None if gaps else step_of(levels)), LevelReader(levels)
+            cells = map(reader.cells, itertools.chain(head, pieces))
             with writer(
                 target,
                 rate,
@@ -122,20 +119,8 @@ def restore_file(
         subtype=subtype,
         seconds=time.perf_counter() - began,
         verified=verify or None,
-        clipped=clipping.count if clipping else None,
+        clipped=reader.open_ended if isinstance(levels, ClippedLevels) else None,
     )
-
-
-class Clipping:
-    """Counts the samples that were cut off."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def seen(self, cells: Cells) -> Cells:
-        """Count, and hand on."""
-        self.count += int(np.count_nonzero(np.isinf(cells.lo) | np.isinf(cells.hi)))
-        return cells
 
 
 def beginning_of(pieces: Iterator[Rows]) -> tuple[list[Rows], Rows]:

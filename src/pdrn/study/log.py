@@ -34,6 +34,11 @@ class Log:
 
     path: Path
 
+    @property
+    def bytes(self) -> int:
+        """How long it is; 0 where there is none."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
     def entries(self) -> list[Entry]:
         """Return the epochs that it has; a line that was cut off or damaged ends it."""
         return [entry for entry in takewhile(bool, map(_entry, self._lines())) if entry]

@@ -119,6 +119,11 @@ class Run:
     def _log(self) -> Log:
         return Log(self.folder / "log.jsonl")
 
+    @property
+    def log_bytes(self) -> int:
+        """How long the log is; 0 where there is none."""
+        return self._log.bytes
+
     def log(self) -> list[Entry]:
         """Return the epochs that the log has; a line that was cut off or damaged ends it."""
         return self._log.entries()
