@@ -35,7 +35,7 @@ class Log:
     path: Path
 
     @property
-    def bytes(self) -> int:
+    def size_bytes(self) -> int:
         """How long it is; 0 where there is none."""
         return self.path.stat().st_size if self.path.exists() else 0
 

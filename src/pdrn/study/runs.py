@@ -122,7 +122,7 @@ class Run:
     @property
     def log_bytes(self) -> int:
         """How long the log is; 0 where there is none."""
-        return self._log.bytes
+        return self._log.size_bytes
 
     def log(self) -> list[Entry]:
         """Return the epochs that the log has; a line that was cut off or damaged ends it."""
