@@ -79,13 +79,13 @@ def test_where_a_lambda_cannot_be_trained_another_is_chosen_and_said(runs, corpu
         "without a lambda, PDRNs with regularisation are left out at other depths",
     ]
     assert SMALL.remarks({"PDN": 1e-8, "PDRN": 1e-8})[0].endswith("is the smallest tried; try smaller ones")
-    assert Study().remarks({"PDN": 1e-8, "PDRN": 1e-8}) == []
+    assert Study().remarks({"PDN": 1e-7, "PDRN": 1e-7}) == []
     assert Study(lambdas=()).remarks({}) == Study(lambdas=(1e-8,)).remarks({"PDN": 1e-8, "PDRN": 1e-8}) == []
 
 
 def test_lambda_follows_the_width_of_cells():
-    assert lambdas_at(5) == (1e-9, 1e-8, 1e-7)
-    assert lambdas_at(6) == pytest.approx((2.5e-10, 2.5e-9, 2.5e-8))
+    assert lambdas_at(5) == (1e-8, 1e-7, 1e-6)
+    assert lambdas_at(6) == pytest.approx((2.5e-9, 2.5e-8, 2.5e-7))
 
 
 def test_every_place_has_its_run_and_lambda_is_the_better_one(runs, corpus):

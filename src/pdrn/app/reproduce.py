@@ -29,7 +29,7 @@ def reproduce(
         str | None,
         typer.Option(
             help="Comma-separated: regularisations to choose from; empty for none. "
-            "1e-9,1e-8,1e-7 at 5 bits unless given, and at others as cells are wider or narrower.",
+            "1e-8,1e-7,1e-6 at 5 bits unless given, and at others as cells are wider or narrower.",
             show_default=False,
         ),
     ] = None,

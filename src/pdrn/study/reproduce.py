@@ -25,7 +25,7 @@ from pdrn.study.paper import KINDS, Kind
 from pdrn.study.runs import Run, run_for, runs_in
 from pdrn.study.tables import Setting, Table, best, chosen_runs, config_at, tables
 
-LAMBDAS = (1e-9, 1e-8, 1e-7)
+LAMBDAS = (1e-8, 1e-7, 1e-6)
 """Where lambda is looked for, at the paper's bit depth."""
 
 EXAMPLE_SECONDS = 2.5
