@@ -383,6 +383,12 @@ def test_what_jumps_between_few_levels_is_no_rounded_wave(samples):
         detect(samples)
 
 
+@pytest.mark.parametrize("bits", [8, 16])
+def test_the_last_bits_of_quiet_pcm_may_jump(bits):
+    found = detect(np.random.default_rng(0).integers(-4, 4, 8000) / 2 ** (bits - 1))
+    assert (found.kind, found.quantizer.step) == ("mid-tread", 2.0 ** (1 - bits))
+
+
 @pytest.mark.parametrize("places", [[-1, 0, 1], [-1, 0, 1, 2], [-3, -1, 0, 1]])
 def test_zero_among_few_levels_is_a_level(places):
     observed = np.tile(np.repeat(np.array(places + places[::-1]) / 8, 3), 1000)

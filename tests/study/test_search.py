@@ -14,7 +14,8 @@ from tests.study.test_train import config
 from pdrn.study.config import from_complete_table, from_table, load, names, run_name
 from pdrn.study.runs import Run, runs_in
 from pdrn.study.tabular import as_table, as_toml
-from pdrn.study.train import Diverged, Watcher, train
+from pdrn.study.train import Diverged, train
+from pdrn.study.watching import Watcher
 
 pytest.importorskip("optuna")
 from pdrn.study import search as searching

@@ -24,7 +24,8 @@ from pdrn.study.config import from_table, load, run_name
 from pdrn.study.data import TrainingData
 from pdrn.study.learner import Learner, start
 from pdrn.study.runs import Run
-from pdrn.study.train import Watcher, train
+from pdrn.study.train import train
+from pdrn.study.watching import Watcher
 
 DENSE = {"kind": "PrimalDual", "depth": 2, "memory": "bias", "map": {"kind": "DenseMap", "samples": 64}}
 FILTERS = {"kind": "ConvolutionalMap", "channels": 16, "window": 32, "hop": 16}

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from pdrn.app import workers
-from pdrn.app.training import clock, following
+from pdrn.app.training import clock, display, following
 from pdrn.audio.corpus import Corpus
 from pdrn.study.config import Config
 from pdrn.study.paper import KINDS
-from pdrn.study.reproduce import Study, Trained, diverged, multiplications, trained
+from pdrn.study.reproduce import Study, Trained, multiplications, trained
 from pdrn.study.runs import run_for, shorter_run
 from pdrn.study.tables import place_of
 
@@ -127,15 +127,7 @@ def side_by_side(
 
 def in_turn(configs: Sequence[Config], corpus: Corpus, out: Path) -> Generator[Trained, None, None]:
     """Train networks one after another, each with its progress."""
-    from pdrn.app.training import display
-    from pdrn.study.train import Diverged, train
-
     for number, config in enumerate(configs, 1):
-        try:
-            with display(f"{number}/{len(configs)}  {title(config)}") as watcher:
-                result = Trained(config, train(config, corpus, out, watcher=watcher))
-        except Diverged as error:
-            result = Trained(config, error=diverged(error.fact))
-        except (ValueError, OSError) as error:
-            result = Trained(config, error=str(error))
+        with display(f"{number}/{len(configs)}  {title(config)}") as watcher:
+            result = trained(config, corpus, out, watcher=watcher)
         yield result

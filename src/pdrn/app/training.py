@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from pdrn.app.workers import deaf
 from pdrn.study.log import Entry
 from pdrn.study.runs import Run, processes_of
-from pdrn.study.train import Relay, Watcher
+from pdrn.study.watching import Relay, Watcher
 
 SECONDS_BETWEEN_LOOKS = 1.0
 """How often the logs of other processes are read."""
@@ -119,7 +119,7 @@ def following(runs: Mapping[str, Run]) -> Iterator[Console]:
         yield Console(stderr=True, highlight=False)
         return
     with ExitStack() as stack:
-        with deaf():
+        with deaf():  # it starts a thread
             progress = stack.enter_context(_progress())
         followers = [_Follower(run, Display(progress, name=name)) for name, run in runs.items()]
         is_over = Event()

@@ -12,8 +12,8 @@ round. For one that truncates, whose samples average half a step too low, make a
 step that was found. Fades and mixing after the quantizer defeat the method: what they leave is the grid that
 the result was stored on, and only where they leave holes in the histogram is this noticed. Dither before the
 quantizer is not noticed at all; the original then lies outside a part of the cells. Few levels may be equally
-far apart in sounds that were never rounded, such as square waves: where samples jump between them, they are
-refused.
+far apart in sounds that were never rounded, such as square waves: where samples jump between them, and they
+are further apart than how they were stored makes them, they are refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pdrn.audio.cells import Cells
-from pdrn.audio.evidence import companding_of, flaw, zero_is_silence
+from pdrn.audio.evidence import companding_of, flaw, never_rounded, zero_is_silence
 from pdrn.audio.g711 import ALaw, MuLaw
 from pdrn.audio.grids import Grid, Values, fit, stored_grid
 from pdrn.audio.quantizers import MidRise, MidTread, numbers
@@ -125,7 +125,7 @@ class Detection:
         if off_grid.any():
             raise ValueError(f"{samples[off_grid][0]} is no level of {self.kind}; detect this part apart")
         cells = law.cells(codes)
-        lo, hi = (cells.lo, cells.hi)
+        lo, hi = cells.lo, cells.hi
         if self.full_scale:  # the outermost cells hold all that is louder
             lo, hi = np.maximum(lo, -1.0), np.minimum(hi, 1.0)
         return Cells(self.shift + self.gain * lo, self.shift + self.gain * hi)
@@ -190,11 +190,17 @@ def _detect_channel(samples: Values, full_scale: bool) -> Detection:
     largest = float(np.abs(values).max())
     if not 1e-30 < largest < 1e30:
         raise Undetected(f"a peak of {largest:.3g} is no sound's; scale the samples to about 1")
-    if len(values) <= _FEW_LEVELS and (_jump(samples) or (len(values) == 3 and _click(samples))):
+    grid = _grid_of(values, largest)
+    coarser_than_stored = grid.rounding > 0
+    if coarser_than_stored and len(values) <= _FEW_LEVELS and never_rounded(samples):
         raise Undetected(
             f"the samples have {len(values)} different values and jump from one to another, as square waves "
             "and clicks do, which were never rounded; name the quantizer if these were"
         )
+    return _judge(grid, values, counts, full_scale)
+
+
+def _grid_of(values: Values, largest: float) -> Grid:
     for bits in _STORED_BITS:
         codes = values * 2.0 ** (bits - 1)
         if largest <= 1 << 16 and (codes == np.rint(codes)).all():
@@ -203,7 +209,7 @@ def _detect_channel(samples: Values, full_scale: bool) -> Detection:
                 raise Undetected(
                     f"the {bits}-bit codes are never neighbours but have no common step; name the quantizer"
                 )
-            return _judge(grid, values, counts, full_scale)
+            return grid
     if len(values) > _MOST_LEVELS:
         raise Undetected(
             f"the samples have {len(values)} different values and no step; they are not quantized"
@@ -212,28 +218,7 @@ def _detect_channel(samples: Values, full_scale: bool) -> Detection:
     found = fit(values, largest * 2.0 ** (-23 if exact_in_float32 else -47))
     if found is None:
         raise Undetected("the values have no common step; they are not quantized, or were changed since")
-    return _judge(found, values, counts, full_scale)
-
-
-def _jump(samples: Values) -> bool:
-    """Tell whether samples mostly go from one of few levels to another that is not the next.
-
-    Rounded waves do not, and square waves do. Zero among four other levels may be silence that was put in.
-    """
-    without_zero = samples[samples != 0]
-    for heard in (samples, without_zero) if len(np.unique(without_zero)) > 3 else (samples,):
-        moves = np.abs(np.diff(np.unique(heard, return_inverse=True)[1]))
-        if np.count_nonzero(moves > 1) <= np.count_nonzero(moves == 1):
-            return False
-    return True
-
-
-def _click(samples: Values) -> bool:
-    """Tell whether samples leave their usual level for one sample at a time mostly, as clicks do."""
-    values, counts = np.unique(samples, return_counts=True)
-    away = samples != values[counts.argmax()]
-    begins = np.count_nonzero(away[1:] & ~away[:-1])
-    return bool(np.count_nonzero(away) < 1.5 * begins)
+    return found
 
 
 def _judge(grid: Grid, values: Values, counts: NDArray[np.intp], full_scale: bool) -> Detection:

@@ -77,6 +77,34 @@ def zero_is_silence(places: Places, counts: Counts, at_zero: NDArray[np.bool_]) 
     return bool(is_odd.all()) and counts[others].sum() >= _DENSE * others.sum()
 
 
+def never_rounded(samples: NDArray[np.float64]) -> bool:
+    """Tell whether samples on few levels are a square wave's or clicks rather than a rounded wave's."""
+    return _jump(samples) or _click(samples)
+
+
+def _jump(samples: NDArray[np.float64]) -> bool:
+    """Tell whether samples mostly go from one of few levels to another that is not the next.
+
+    Rounded waves do not, and square waves do. Zero among four other levels may be silence that was put in.
+    """
+    without_zero = samples[samples != 0]
+    for heard in (samples, without_zero) if len(np.unique(without_zero)) > 3 else (samples,):
+        moves = np.abs(np.diff(np.unique(heard, return_inverse=True)[1]))
+        if np.count_nonzero(moves > 1) <= np.count_nonzero(moves == 1):
+            return False
+    return True
+
+
+def _click(samples: NDArray[np.float64]) -> bool:
+    """Tell whether samples leave the usual one of three levels for one at a time mostly, as clicks do."""
+    values, counts = np.unique(samples, return_counts=True)
+    if len(values) != 3:
+        return False
+    away = samples != values[counts.argmax()]
+    begins = np.count_nonzero(away[1:] & ~away[:-1])
+    return bool(np.count_nonzero(away) < 1.5 * begins)
+
+
 def flaw(places: Places, counts: Counts) -> str | None:
     """Return what speaks against a uniform quantizer with these levels, None if nothing does.
 

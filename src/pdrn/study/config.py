@@ -256,10 +256,12 @@ def from_table(table: Mapping[str, Any]) -> Config:
     base, budget = {"budget": {"epochs": EPOCHS}} | RECIPES.get(recipe, {}), table.get("budget")
     if isinstance(budget, Mapping) and budget.keys() & {"epochs", "steps", "seconds"}:
         del base["budget"]  # one of three is set: what the recipe sets would be a second
-    start = table.get("start", {})
-    if isinstance(start, Mapping) and start.get("kind") not in (None, base.get("start", {}).get("kind")):
+    start = table.get("start")
+    if not isinstance(start, Mapping):
+        start = {}  # none, or none that will pass
+    if start.get("kind") not in (None, base.get("start", {}).get("kind")):
         base.pop("start", None)  # the recipe's numbers are for its own kind of start
-    if isinstance(start, Mapping) and start.get("network"):
+    if start.get("network"):
         file = file_of(str(start["network"]))
         architecture = as_table(describe(file)[0])
         base["start"] = {**base.get("start", {}), "network_sha256": sha256(file)}

@@ -24,6 +24,7 @@ from pdrn.study.methods import Method, method_named, network_method
 from pdrn.study.paper import KINDS, Kind
 from pdrn.study.runs import Run, run_for, runs_in
 from pdrn.study.tables import Setting, Table, best, chosen_runs, config_at, tables
+from pdrn.study.watching import Watcher
 
 LAMBDAS = (1e-8, 1e-7, 1e-6)
 """Where lambda is looked for, at the paper's bit depth."""
@@ -168,27 +169,33 @@ class Trained:
     notes: tuple[str, ...] = ()
 
 
-def trained(config: Config, corpus: Corpus, out: str | os.PathLike[str], threads: int) -> Trained:
-    """Train a network in this process, and return what became of it."""
-    from pdrn.study.train import Diverged, Watcher, train
+def trained(
+    config: Config,
+    corpus: Corpus,
+    out: str | os.PathLike[str],
+    threads: int = 0,
+    watcher: Watcher | None = None,
+) -> Trained:
+    """Train a network in this process, and return what became of it; without a watcher, notes are kept."""
+    from pdrn.study.train import Diverged, train
 
-    class Listener(Watcher):
-        def note(self, sentence: str) -> None:
-            notes.append(sentence)
-
-    notes: list[str] = []
+    keeper = _Keeper()
+    run, error = None, ""
     try:
-        run = train(config, corpus, out, threads=threads, watcher=Listener())
-        return Trained(config, run, notes=tuple(notes))
-    except Diverged as error:
-        return Trained(config, error=diverged(error.fact), notes=tuple(notes))
-    except (ValueError, OSError) as error:
-        return Trained(config, error=str(error), notes=tuple(notes))
+        run = train(config, corpus, out, threads=threads, watcher=watcher or keeper)
+    except Diverged as reason:
+        error = f"{reason.fact}; leave this depth or lambda out, or take the modern recipe"
+    except (ValueError, OSError) as reason:
+        error = str(reason)
+    return Trained(config, run, error, tuple(keeper.notes))
 
 
-def diverged(fact: str) -> str:
-    """Return what to say of a network of the grid that cannot be trained."""
-    return f"{fact}; leave this depth or lambda out, or take the modern recipe"
+class _Keeper(Watcher):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, sentence: str) -> None:
+        self.notes.append(sentence)
 
 
 def multiplications(config: Config, corpus: Corpus) -> float:

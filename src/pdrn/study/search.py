@@ -25,7 +25,8 @@ from pdrn.study.config import Config, from_complete_table, run_name
 from pdrn.study.log import Entry
 from pdrn.study.runs import Run, locked, run_for
 from pdrn.study.tabular import as_table
-from pdrn.study.train import Diverged, Relay, Watcher, train
+from pdrn.study.train import Diverged, train
+from pdrn.study.watching import Relay, Watcher
 
 USUAL = ("optimiser.learning_rate=1e-4..3e-3,log", "loss.regularisation=1e-10..1e-6,log")
 USUAL_FROM_CHAMBOLLE_POCK = "start.sigma=0.5..20,log"

@@ -26,6 +26,7 @@ from pdrn.study.log import Entry
 from pdrn.study.machine import repeatable
 from pdrn.study.processes import ALONE, Processes
 from pdrn.study.runs import Run, code_version, run_for
+from pdrn.study.watching import Watcher
 
 SECONDS_BETWEEN_STATES = 60.0
 """State is written after an epoch, but not more often than this: a kill costs a minute or an epoch."""
@@ -33,44 +34,8 @@ SECONDS_BETWEEN_STATES = 60.0
 STEPS_PER_FLOOR = 50
 """The floor is measured so often while training goes on, so that a busy machine slows down both."""
 
-
 FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 """What goes wrong where there is no room."""
-
-
-class Watcher:
-    """What a caller may want to hear of a run; this one does not listen."""
-
-    def begin(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
-        """Hear that training begins, or goes on, with an epoch counted from 1."""
-
-    def note(self, sentence: str) -> None:
-        """Hear what is not as it might be expected."""
-
-    def advance(self, step: int) -> None:
-        """Hear that so many steps are done."""
-
-    def epoch(self, entry: Entry) -> None:
-        """Hear what is written to the log."""
-
-
-class Relay(Watcher):
-    """Hands everything on to another."""
-
-    def __init__(self, other: Watcher) -> None:
-        self.other = other
-
-    def begin(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
-        self.other.begin(run, record, first_epoch)
-
-    def note(self, sentence: str) -> None:
-        self.other.note(sentence)
-
-    def advance(self, step: int) -> None:
-        self.other.advance(step)
-
-    def epoch(self, entry: Entry) -> None:
-        self.other.epoch(entry)
 
 
 class Diverged(ValueError):
