@@ -8,6 +8,7 @@ import pytest
 import typer
 
 from pdrn.app.cli import app
+from pdrn.study.report import markdown
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -33,6 +34,11 @@ def test_code_runs(page):
     names = {}
     for code in blocks(page, "python"):
         exec(compile(code, page.name, "exec"), names)
+
+
+def test_the_published_tables_are_what_their_logs_say():
+    published = ROOT / "results/reproduced"
+    assert set(markdown(published).splitlines()) <= set((published / "report.md").read_text().splitlines())
 
 
 def commands_of(page):

@@ -85,6 +85,18 @@ def test_what_is_done_is_not_done_again(reproduced, folder):
     assert network.stat().st_mtime_ns == before
 
 
+def test_a_report_with_its_logs_can_be_made_again_elsewhere(reproduced, tmp_path):
+    out, _ = reproduced
+    published = tmp_path / "published"
+    assert pdrn("report", out, "--out", published, "--logs").stdout.strip() == str(published / "report.html")
+    assert not list(published.rglob("*.safetensors"))
+    again = pdrn("report", published)
+    assert again.stdout.strip() == str(published / "report" / "report.html")
+    tables, same = ((folder / "report.md").read_text() for folder in (published, published / "report"))
+    assert same.split("![")[0] == tables.split("![")[0]
+    assert "Table 2." in same
+
+
 def test_a_network_that_fails_is_named_after_the_others_are_trained(folder, tmp_path):
     options = ("--epochs", 1, "--depths", "1,2", "--frame-length", 64, "--lambdas", "1e-8,1e-7")
     study = Study(epochs=1, depths=(1, 2), frame_length=64)

@@ -14,7 +14,7 @@ from pdrn.nets import checkpoint
 from pdrn.study import figures, paper, reproduce
 from pdrn.study.config import from_table, run_name
 from pdrn.study.evaluate import evaluate
-from pdrn.study.findings import save_example, save_study
+from pdrn.study.findings import publish, save_example, save_study
 from pdrn.study.page import Compared
 from pdrn.study.report import findings_in, markdown, write_report
 from pdrn.study.reproduce import Study, lambdas_at
@@ -335,6 +335,64 @@ def test_a_changed_figure_in_a_log_is_noticed(runs, tmp_path):
     log = runs_in(tmp_path)[0].folder / "log.jsonl"
     log.write_text(log.read_text().replace('"step": ', '"step": 1'))
     with pytest.raises(ValueError, match="some bits of the log of"):
+        markdown(tmp_path)
+
+
+def test_what_is_published_makes_the_same_tables_and_has_no_networks_and_no_sound(runs, tmp_path):
+    publish(runs, tmp_path)
+    assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".json", ".jsonl"}
+    assert markdown(tmp_path) == markdown(runs)
+    write_report(tmp_path, tmp_path / "report")
+    assert (tmp_path / "report" / "report.md").read_text().count("![") == 2  # the curves
+    publish(tmp_path, tmp_path / "again")
+    publish(runs, tmp_path / "again")
+    assert markdown(tmp_path / "again") == markdown(runs)
+
+
+def test_only_runs_that_are_done_are_published(runs, tmp_path):
+    shutil.copytree(runs, tmp_path / "runs")
+    first, *rest = runs_in(tmp_path / "runs")
+    (first.folder / "last.safetensors").unlink()
+    publish(tmp_path / "runs", tmp_path / "published")
+    published = runs_in(tmp_path / "published")
+    assert [run.name for run in published] == [run.name for run in rest]
+    assert all(run.is_published and not run.is_done for run in published)
+
+
+def test_nothing_is_published_over_runs_nor_trained_over_what_is_published(runs, corpus, tmp_path):
+    with pytest.raises(ValueError, match="is a run of its own; choose another place to publish at"):
+        publish(runs, runs)
+    publish(runs, tmp_path)
+    config = SMALL.config("PDN", 1)
+    with pytest.raises(ValueError, match="the figures of this run without its networks; choose another"):
+        train(config, corpus, tmp_path, threads=1)
+    assert SMALL.table(corpus, tmp_path)[1] == {}
+    longer = dataclasses.replace(config, budget=dataclasses.replace(config.budget, epochs=2))
+    assert len(train(longer, corpus, tmp_path, threads=1).whole_log()) == 2
+    assert len(SMALL.table(corpus, tmp_path)[1]) == 1
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda text: text.replace('"step": ', '"step": 1'), "some bits of the log of"),
+        (lambda text: "", "has 0 of 1 epochs"),
+    ],
+)
+def test_a_published_log_that_changed_is_noticed(runs, tmp_path, damage, said):
+    publish(runs, tmp_path)
+    log = runs_in(tmp_path)[0].folder / "log.jsonl"
+    log.write_text(damage(log.read_text()))
+    with pytest.raises(ValueError, match=said):
+        markdown(tmp_path)
+
+
+@pytest.mark.parametrize("published", [{}, 1, {"epochs": "many", "log_sha256": ""}])
+def test_a_record_that_does_not_say_what_was_published_is_named(runs, tmp_path, published):
+    publish(runs, tmp_path)
+    run = runs_in(tmp_path)[0]
+    run.note(run.record() | {"published": published})
+    with pytest.raises(ValueError, match=r"run\.json cannot be read .*; remove that folder"):
         markdown(tmp_path)
 
 

@@ -18,7 +18,7 @@ def demo(
         ),
     ] = Path("pdrn-demo"),
 ) -> None:
-    """Quantize the speech that comes along, restore it, show the gain."""
+    """Quantize the synthetic speech that comes along, restore it, show the gain."""
     from rich.console import Console
     from rich.table import Table
 
@@ -26,7 +26,7 @@ def demo(
 
     rows = list(restorations(folder))
     has_pesq = any(row.restored_pesq is not None for row in rows)
-    table = Table(title="32 s of speech, restored")
+    table = Table(title="32 s of synthetic speech, restored")
     pesq = ["PESQ"] if has_pesq else []
     for heading in ("bits", "by", "SNR / dB", "gain / dB", *pesq, "outside", "speed"):
         table.add_column(heading, justify="left" if heading == "by" else "right", no_wrap=True)

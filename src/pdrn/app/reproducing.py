@@ -16,7 +16,7 @@ from pdrn.audio.corpus import Corpus
 from pdrn.study.config import Config
 from pdrn.study.paper import KINDS
 from pdrn.study.reproduce import Study, Trained, multiplications, trained
-from pdrn.study.runs import run_for, shorter_run
+from pdrn.study.runs import run_for
 from pdrn.study.tables import place_of
 
 TYPICAL_SHARE_OF_FLOOR = 0.75
@@ -36,6 +36,7 @@ def title(config: Config) -> str:
 
 def show_plan(study: Study, corpus: Corpus, out: Path, jobs: int) -> None:
     """Print what would be trained, with its FLOPs and its time on this machine."""
+    from pdrn.study.beginning import shorter_run
     from pdrn.study.machine import fastest_threads, multiplications_per_second, usable_cores
 
     threads = fastest_threads(jobs)

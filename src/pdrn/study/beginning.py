@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -15,7 +17,7 @@ from pdrn.study.data import TrainingData
 from pdrn.study.learner import Learner
 from pdrn.study.machine import fastest_threads, repeatable
 from pdrn.study.processes import Processes
-from pdrn.study.runs import Run, code_version, processes_of, shorter_run
+from pdrn.study.runs import Run, code_version, processes_of, runs_on
 from pdrn.study.tabular import as_table
 
 
@@ -65,6 +67,30 @@ def begun_or_going_on(
     if threads not in (0, record["threads"]):
         note(f"threads: {record['threads']}, with which this run began, and not {threads}")
     return record
+
+
+def shorter_run(
+    config: Config, corpus_sha256: str, out: str | os.PathLike[str], threads: int = 0, processes: int = 1
+) -> Run | None:
+    """Return the longest finished run that differs in nothing but a smaller budget.
+
+    It has so many processes, and so many threads, or any for 0. Where the learning rate is constant and
+    neither has patience, what it did is what this one would do.
+    """
+    budget = config.budget
+    if config.optimiser.schedule != "constant" or budget.patience:
+        return None
+    found: dict[int, Run] = {}
+    for run in runs_on(corpus_sha256, out):
+        theirs, record, log = run.config(), run.record() or {}, run.log()
+        is_alike = replace(theirs, budget=budget) == config and not theirs.budget.patience
+        is_alike &= threads in (0, record["threads"]) and processes == processes_of(record)
+        if not (is_alike and run.is_done and log):
+            continue
+        steps, steps_per_epoch = log[-1]["step"], record["steps_per_epoch"]
+        if steps < (budget.steps or budget.epochs * steps_per_epoch) and steps % steps_per_epoch == 0:
+            found[steps] = run
+    return found[max(found)] if found else None
 
 
 def _begun(

@@ -15,6 +15,7 @@ import safetensors.numpy
 from pdrn.audio.placing import whole_or_gone
 from pdrn.audio.system import printable
 from pdrn.nets.tensors import digest, opened, require_undamaged
+from pdrn.study.runs import runs_in
 from pdrn.study.tables import Setting
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -54,6 +55,20 @@ def load_comparisons(out: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     """Return what is known of the comparisons in a folder, by name."""
     paths = sorted(Path(out).glob("comparison-*.json"))
     return {path.stem.removeprefix("comparison-"): _load_table(path) for path in paths}
+
+
+def publish(runs: str | os.PathLike[str], out: str | os.PathLike[str]) -> None:
+    """Write what was found to another folder, without networks and sound: these may be large, or not be free.
+
+    Of every run that is done its record and its log, and all tables: what a report is made of, but for its
+    example.
+    """
+    out = Path(out)
+    for run in runs_in(runs):
+        if run.is_done or run.is_published:
+            run.publish(out / run.folder.name)
+    for path in (*Path(runs).glob("study-*.json"), *Path(runs).glob("comparison-*.json")):
+        _save_table(out / path.name, _load_table(path))
 
 
 def _save_table(path: Path, contents: dict[str, Any]) -> None:

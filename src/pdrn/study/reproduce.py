@@ -144,7 +144,7 @@ class Study:
         return said
 
     def table(self, corpus: Corpus, out: str | os.PathLike[str]) -> tuple[Setting, Table]:
-        """Return Table 1, as far as it was trained."""
+        """Return Table 1, as far as it was trained and networks are here."""
         name = corpus.folder.resolve().name
         setting = Setting(
             self.recipe,
@@ -156,7 +156,7 @@ class Study:
             self.sample_rate_hz,
             self.seed,
         )
-        return setting, tables(runs_in(out)).get(setting, {})
+        return setting, tables(run for run in runs_in(out) if run.is_done).get(setting, {})
 
 
 @dataclass(frozen=True)

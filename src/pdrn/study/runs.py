@@ -6,12 +6,12 @@
     best.safetensors    the network with the smallest development error so far
     last.safetensors    the network at the end; a run that has it is done
 
-Every file but the log is written whole or not at all.
+Every file but the log is written whole or not at all. Of a run that is done, record and log alone can be
+published.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -34,10 +34,14 @@ from pdrn.nets import checkpoint as network_files
 from pdrn.nets.checkpoint import Provenance
 from pdrn.nets.tensors import digest, opened, require_undamaged
 from pdrn.study.config import Config, from_complete_table, run_name
+from pdrn.study.locking import locked
 from pdrn.study.log import Entry, Log, has_all
 
 Tensors = dict[str, np.ndarray[Any, Any]]
 STATE_KEY = "pdrn training"
+
+PUBLISHED = "published"
+"""Where a record says that networks were left out, and how long the log is."""
 
 NOTED = (
     "code",
@@ -74,6 +78,11 @@ class Run:
         """Whether training came to its end."""
         return (self.folder / "last.safetensors").is_file()
 
+    @property
+    def is_published(self) -> bool:
+        """Whether this is what another folder published of a run: its figures, but no networks."""
+        return PUBLISHED in (self.record() or {})
+
     def record(self) -> dict[str, Any] | None:
         """Return what was noted when the run began, or None if it did not."""
         try:
@@ -85,6 +94,8 @@ class Run:
             from_complete_table(record["config"])
             if missing := [name for name in NOTED if name not in record]:
                 raise ValueError(f"{missing[0]} is missing")
+            if PUBLISHED in record:
+                _published(record)
             require_undamaged(record)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(
@@ -129,25 +140,40 @@ class Run:
         return self._log.entries()
 
     def whole_log(self) -> list[Entry]:
-        """Return the log of a run that is done, refusing one that lacks epochs."""
+        """Return the log of a run that is done or published, refusing one that lacks epochs."""
         entries = self.log()
-        last = network_files.describe(self.folder / "last.safetensors")[1]
-        epochs = last.training["epoch"]
+        epochs, sha256 = self._end()
         if not has_all(entries, epochs):
             raise ValueError(
                 f"the log of {self.folder} has {len(entries)} of {epochs} epochs; "
                 "remove that folder to train it again"
             )
-        state = self.folder / "state.safetensors"
+        if sha256 not in ("", self._log.sha256(epochs)):
+            raise ValueError(
+                f"some bits of the log of {self.folder} have changed; remove that folder to train it again"
+            )
+        return entries
+
+    def _end(self) -> tuple[int, str]:
+        """Return how many epochs there were in the end, and the checksum of their log if that was noted."""
+        if self.is_published:
+            return _published(self.record() or {})
+        last = network_files.describe(self.folder / "last.safetensors")[1]
+        state, facts = self.folder / "state.safetensors", {}
         if state.exists():
             with opened(state) as file:
                 facts = json.loads((file.metadata() or {}).get(STATE_KEY, "{}"))
-            if facts.get("log_sha256", (sha256 := self._log.sha256(epochs))) != sha256:
-                raise ValueError(
-                    f"some bits of the log of {self.folder} have changed; "
-                    "remove that folder to train it again"
-                )
-        return entries
+        return last.training["epoch"], facts.get("log_sha256", "")
+
+    def publish(self, folder: Path) -> None:
+        """Write the figures of a run that is done to another folder, without its networks."""
+        entries, copy = self.whole_log(), Run(folder)
+        if copy.record() is not None and not copy.is_published:
+            raise ValueError(f"{folder} is a run of its own; choose another place to publish at")
+        folder.mkdir(parents=True, exist_ok=True)
+        copy._log.replace(entries)
+        published = {"epochs": len(entries), "log_sha256": copy._log.sha256(len(entries))}
+        copy.note((self.record() or {}) | {PUBLISHED: published})
 
     def forget_after(self, epoch: int) -> None:
         """Cut the log off after an epoch, refusing one that does not have all epochs until then."""
@@ -225,21 +251,9 @@ class Run:
             yield
 
 
-@contextmanager
-def locked(path: Path, refusal: str) -> Iterator[None]:
-    """Hold a file that other processes are refused meanwhile, and that a killed process lets go of."""
-    try:
-        import fcntl
-    except ImportError:  # not on this system
-        yield
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise ValueError(refusal) from error
-        yield
+def _published(record: dict[str, Any]) -> tuple[int, str]:
+    """Return how many epochs the log of a published run has, and its checksum."""
+    return int(record[PUBLISHED]["epochs"]), str(record[PUBLISHED]["log_sha256"])
 
 
 def runs_in(folder: str | os.PathLike[str]) -> list[Run]:
@@ -255,35 +269,12 @@ def run_for(config: Config, corpus_sha256: str, out: str | os.PathLike[str]) -> 
     named = Run(Path(out) / run_name(config, corpus_sha256))
     if (named.folder / "run.json").exists():
         return named
-    alike = (run for run in _runs_on(corpus_sha256, out) if run.config() == config)
+    alike = (run for run in runs_on(corpus_sha256, out) if run.config() == config)
     return next(alike, named)
 
 
-def shorter_run(
-    config: Config, corpus_sha256: str, out: str | os.PathLike[str], threads: int = 0, processes: int = 1
-) -> Run | None:
-    """Return the longest finished run that differs in nothing but a smaller budget.
-
-    It has so many processes, and so many threads, or any for 0. Where the learning rate is constant and
-    neither has patience, what it did is what this one would do.
-    """
-    budget = config.budget
-    if config.optimiser.schedule != "constant" or budget.patience:
-        return None
-    found: dict[int, Run] = {}
-    for run in _runs_on(corpus_sha256, out):
-        theirs, record, log = run.config(), run.record() or {}, run.log()
-        is_alike = dataclasses.replace(theirs, budget=budget) == config and not theirs.budget.patience
-        is_alike &= threads in (0, record["threads"]) and processes == processes_of(record)
-        if not (is_alike and run.is_done and log):
-            continue
-        steps, steps_per_epoch = log[-1]["step"], record["steps_per_epoch"]
-        if steps < (budget.steps or budget.epochs * steps_per_epoch) and steps % steps_per_epoch == 0:
-            found[steps] = run
-    return found[max(found)] if found else None
-
-
-def _runs_on(corpus_sha256: str, out: str | os.PathLike[str]) -> Iterator[Run]:
+def runs_on(corpus_sha256: str, out: str | os.PathLike[str]) -> Iterator[Run]:
+    """Yield the runs that began in a folder with a corpus."""
     return (run for run in runs_in(out) if (run.record() or {})["corpus_sha256"] == corpus_sha256)
 
 

@@ -22,8 +22,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from pdrn.audio.corpus import Corpus
 from pdrn.study.config import Config, from_complete_table, run_name
+from pdrn.study.locking import locked
 from pdrn.study.log import Entry
-from pdrn.study.runs import Run, locked, run_for
+from pdrn.study.runs import Run, run_for
 from pdrn.study.tabular import as_table
 from pdrn.study.train import Diverged, train
 from pdrn.study.watching import Relay, Watcher

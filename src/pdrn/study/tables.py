@@ -94,7 +94,7 @@ Table = dict[Place, Result]
 
 
 def tables(runs: Iterable[Run]) -> dict[Setting, Table]:
-    """Return the Table 1 of every setting that finished runs make.
+    """Return the Table 1 of every setting that runs make which are done or published.
 
     Of several runs at one place, which differ in lambda or length, the longest counts, and of these the one
     with the smallest development error: so the paper chooses lambda.
@@ -102,7 +102,7 @@ def tables(runs: Iterable[Run]) -> dict[Setting, Table]:
     found: dict[Setting, Table] = {}
     for run in runs:
         record = run.record()
-        if not run.is_done or record is None:
+        if record is None or not (run.is_done or run.is_published):
             continue
         config = run.config()
         place = place_of(config)
@@ -126,8 +126,8 @@ def tables(runs: Iterable[Run]) -> dict[Setting, Table]:
 
 
 def others(runs: Iterable[Run]) -> list[Result]:
-    """Return the finished runs that have no place in Table 1, the best first."""
-    done = [run for run in runs if run.is_done and run.record() is not None]
+    """Return the runs, done or published, that have no place in Table 1, the best first."""
+    done = [run for run in runs if run.record() is not None and (run.is_done or run.is_published)]
     results = [Result(run, run.config(), run.whole_log()) for run in done if place_of(run.config()) is None]
     return sorted(results, key=lambda result: result.best["dev_ratio"])
 

@@ -99,6 +99,10 @@ def train(
         if not is_alike:
             raise ValueError("it has another configuration, corpus or version of pdrn than the first process")
         run = run_for(config, corpus.checksum, out)
+        if run.is_published:
+            raise ValueError(
+                f"{run.folder} has the figures of this run without its networks; choose another folder"
+            )
     if processes.shared(run.is_done):
         return run
     watcher = watcher or Watcher()
