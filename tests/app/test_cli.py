@@ -1,6 +1,7 @@
 """The command line, as a user runs it."""
 
 import json
+import os
 import subprocess
 import sys
 from importlib.metadata import version
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-from tests.app.running import pdrn
+from tests.app.running import COMMAND, pdrn
 
 from pdrn.app import demonstration
 from pdrn.audio.files import read
@@ -102,6 +103,22 @@ def test_the_demo_replaces_its_own_sounds_alone(short_demo, no_models, tmp_path)
         assert (tmp_path / "speech.wav").read_bytes() == content
 
 
+@pytest.mark.parametrize("name", ["speech_4bits.wav", "speech_8bits_cp.wav", "cells.svg"])
+def test_the_demo_replaces_no_files_that_have_the_names_of_its_own(short_demo, no_models, tmp_path, name):
+    (tmp_path / name).write_bytes(b"my precious")
+    result = pdrn("demo", "-o", tmp_path)
+    assert result.returncode == 1
+    assert f"{name} is not of the demonstration; choose another folder" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_bytes() == b"my precious"
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    said = pdrn("demo", "-o", tmp_path / "file").stderr
+    assert said == f"pdrn: {tmp_path / 'file'} cannot be made: File exists; choose another place\n"
+
+
 def test_the_version_is_told():
     result = pdrn("--version")
     assert result.returncode == 0
@@ -137,6 +154,21 @@ def test_quantized_levels_are_exact(tmp_path):
     pdrn("quantize", tmp_path / "a.wav", tmp_path / "b.flac", "--bits", 15, "--clip-at", 0.5)
     quantized = MidRise(15).quantize(np.clip(samples, -0.5, 0.5))
     np.testing.assert_array_equal(read(tmp_path / "b.flac").samples, quantized)
+
+
+def test_quantize_says_what_was_cut_off_at_full_scale(tmp_path):
+    write(tmp_path / "a.wav", np.array([0.5, 1.5, -1.0, -2.0]), RATE, subtype="FLOAT")
+    for options, said in (((), "2 samples beyond full scale were cut off there\n"), (("--clip-at", 1), "")):
+        done = pdrn("quantize", tmp_path / "a.wav", tmp_path / "b.wav", "--bits", 5, "--overwrite", *options)
+        assert (done.returncode, done.stderr) == (0, said)
+
+
+def test_names_that_a_terminal_cannot_show_are_written_out(tmp_path):
+    write(tmp_path / "\u00fc.wav", MidRise(5).quantize(speech()[0][:RATE]), RATE)
+    command = [*COMMAND, "inspect", tmp_path / "\u00fc.wav"]
+    done = subprocess.run(command, capture_output=True, env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"\\xfc.wav" in done.stdout
 
 
 def test_inspect_says_what_is_there(tiny_models, tmp_path):

@@ -336,6 +336,11 @@ def test_raw_samples_have_the_cells_of_a_file_stored_alike(folder):
         (["--raw", "-"], 2, "pass --rate"),
         (["--raw", "--rate", 8000, "--verify", "-"], 2, "--verify is for files; leave it or --raw out"),
         (["--raw", "--rate", 8000, "--output-encoding", "alaw", "-"], 2, "G.711 is too coarse"),
+        (
+            ["--raw", "--rate", 8000, "--bits", 16, "--output-encoding", "s16le", "-"],
+            1,
+            "nothing could be restored; choose another --output-encoding",
+        ),
         (["--raw", "--rate", 8000, "a", "b", "c"], 2, "takes INPUT and OUTPUT"),
         (["a.wav", "--channels", 1], 2, "--channels is for raw samples; add --raw"),
         (["a.wav", "--output-encoding", "f32le"], 2, "--output-encoding is for raw samples; add --raw"),

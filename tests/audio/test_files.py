@@ -348,3 +348,9 @@ def test_the_converter_that_made_a_file_holds_the_truth_and_the_other_does_not(
     sound = read(file)
     assert sound.cells(right).violation(truth) < 1e-9
     assert sound.cells(wrong).violation(truth) * 32768 == pytest.approx(0.5, abs=0.02)
+
+
+def test_infinite_samples_are_no_gaps():
+    content = stored(np.array([np.nan, np.inf]), "WAV", "FLOAT")
+    with pytest.raises(AudioError, match=r"frame 1 of channel 0 is infinite; repair it$"):
+        list(blocks(io.BytesIO(content), 10, gaps=True))

@@ -61,6 +61,16 @@ def test_16_bit_output_of_16_bit_cells_has_the_same_codes(quantizer, place):
     np.testing.assert_array_equal(quantizer.encode(settle(restored, cells, "PCM_16")), codes)
 
 
+@pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_16", "PCM_24"])
+@pytest.mark.parametrize("place", [0.0, 1.0])
+def test_what_is_stored_rounds_back_whichever_way_ties_go(subtype, place):
+    codes = np.arange(-14, 15)
+    cells = MidTread(5).cells(codes)
+    stored = settle(cells.lo + place * (cells.hi - cells.lo), cells, subtype)
+    for rounded in (np.ceil(16 * stored - 0.5), np.floor(16 * stored + 0.5)):
+        np.testing.assert_array_equal(rounded, codes)
+
+
 def test_a_cell_that_is_one_point_keeps_it():
     assert settle([0.3], Cells([0.5], [0.5]), "PCM_16").tolist() == [0.5]
 

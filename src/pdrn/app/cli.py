@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -80,6 +81,8 @@ def main() -> None:
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     if sys.stderr is None:  # closed, by 2>&-; what is said goes nowhere, and what is done goes on
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (until the end)
+    if isinstance(sys.stdout, TextIOWrapper):  # what a terminal cannot show is written out
+        sys.stdout.reconfigure(errors="backslashreplace")
     end_in_order()
     try:
         app()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from pdrn.app.picture import picture
 from pdrn.audio.cells import FloatArray
 from pdrn.audio.files import read
 from pdrn.audio.metrics import pesq, snr
-from pdrn.audio.placing import whole_or_gone
+from pdrn.audio.placing import make_folder, whole_or_gone
 from pdrn.audio.quantizers import MidRise
 from pdrn.audio.sample import speech
 from pdrn.audio.system import AudioError
@@ -47,12 +47,12 @@ def restorations(folder: Path) -> Iterator[Restoration]:
     All sounds and a picture are left in the folder.
     """
     samples, sample_rate_hz = speech()
-    folder.mkdir(parents=True, exist_ok=True)
-    _refuse_others(folder / "speech.wav", samples)
-    write(folder / "speech.wav", samples, sample_rate_hz, overwrite=True)
     restorers = {"cp": Restorer(method="cp")}
     if fitting := for_rate(sample_rate_hz):
         restorers = {fitting[0]: Restorer.from_pretrained(fitting[0])} | restorers
+    make_folder(folder)
+    _refuse_others(folder, samples, restorers)
+    write(folder / "speech.wav", samples, sample_rate_hz, overwrite=True)
     for bits in BITS:
         quantizer = MidRise(bits, full_scale=True)
         cells = quantizer.cells(quantizer.encode(samples))
@@ -83,15 +83,17 @@ def restorations(folder: Path) -> Iterator[Restoration]:
                 file.write(drawing.encode())
 
 
-def _refuse_others(path: Path, samples: FloatArray) -> None:
-    """Refuse to replace what is not this demonstration's own."""
-    if path.exists():
-        try:
-            is_ours = np.array_equal(read(path).samples, samples.astype(np.float32))
-        except AudioError:
-            is_ours = False
-        if not is_ours:
-            raise AudioError(f"{path} is not of the demonstration; choose another folder for that")
+def _refuse_others(folder: Path, samples: FloatArray, methods: Iterable[str]) -> None:
+    """Refuse to replace what is not this demonstration's own: all is its own beside its own speech."""
+    endings = ("", *(f"_{method}" for method in methods))
+    names = ["speech.wav", "cells.svg", *(f"speech_{bits}bits{end}.wav" for bits in BITS for end in endings)]
+    there = [folder / name for name in names if (folder / name).exists()]
+    try:
+        is_ours = np.array_equal(read(folder / "speech.wav").samples, samples.astype(np.float32))
+    except AudioError:
+        is_ours = False
+    if there and not is_ours:
+        raise AudioError(f"{there[0]} is not of the demonstration; choose another folder for that")
 
 
 def _pesq(samples: FloatArray, estimate: FloatArray, sample_rate_hz: int) -> float | None:

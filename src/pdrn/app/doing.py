@@ -13,7 +13,8 @@ from tempfile import TemporaryDirectory
 
 from pdrn.app.batch import Job
 from pdrn.app.manifest import Proof, checksum
-from pdrn.audio.system import AudioError, why
+from pdrn.audio.placing import make_folder
+from pdrn.audio.system import AudioError
 from pdrn.restoring import pretrained
 from pdrn.restoring.blockwise import Progress
 from pdrn.restoring.description import Description
@@ -88,7 +89,8 @@ class Outcome:
         if self.report is None:
             return self.error or f"{self.job.target} is there already, {self.job.source} left out"
         proof = ", every sample in its cell" if self.report.verified else ""
-        speed = f"{self.report.times_real_time:.0f}x real time"
+        times = self.report.times_real_time
+        speed = f"{times:.2g}x real time" if times < 10 else f"{times:.0f}x real time"
         how = f"by {in_words(self.report.method, self.report.model)}"
         clipped = "" if self.report.clipped is None else f" ({self.report.clipped or 'no'} samples are)"
         levels = f"{self.report.levels}{clipped}"
@@ -104,7 +106,7 @@ def do(job: Job, settings: Settings, options: bytes, progress: Progress | None =
         if settings.skip_existing and os.path.exists(job.target):
             return Outcome(job)
         if job.makes_folder:
-            _make_folder(os.path.dirname(job.target) or ".")
+            make_folder(os.path.dirname(job.target) or ".")
         report = _restored(job, settings, progress)
         if not settings.proves:
             return Outcome(job, report)
@@ -169,10 +171,3 @@ def _may_pass(error: BaseException) -> bool:
             return True
         cause = cause.__cause__
     return False
-
-
-def _make_folder(folder: str) -> None:
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except OSError as error:
-        raise AudioError(f"{folder} cannot be made: {why(error)}; choose another place") from error

@@ -13,7 +13,7 @@ from pdrn.audio.system import AudioError, standard_input, why
 from pdrn.restoring.levels import Levels
 from pdrn.restoring.method import in_words
 from pdrn.restoring.pipe import restored_bytes
-from pdrn.restoring.recording import fitting
+from pdrn.restoring.recording import fitting, refuse_shallow
 from pdrn.restoring.restorer import Restorer
 
 
@@ -29,6 +29,7 @@ def restore_raw(
 ) -> None:
     """Restore raw samples: `formats` and `places` are those of input and output."""
     read_as, write_as = formats
+    refuse_shallow(levels, write_as.subtype, "another --output-encoding")
     stream = restorer.stream_of(sample_rate_hz, fitting(levels, write_as.subtype), gaps=gaps)
     if not quiet:
         milliseconds = 1000 * stream.latency_seconds
@@ -55,6 +56,6 @@ def _opened(place: str) -> Iterator[BinaryIO]:
     try:
         stream = open(place, "rb")  # noqa: SIM115 (closed below)
     except (OSError, ValueError) as error:
-        raise AudioError(f"{place} cannot be opened: {why(error)}") from error
+        raise AudioError(f"{place} cannot be opened: {why(error)}; check its name") from error
     with stream:
         yield stream

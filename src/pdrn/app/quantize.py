@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,6 +52,8 @@ def quantize(
         raise typer.BadParameter("say how coarse it shall be: pass either --bits or --law")
     if law is not None and kind is not None:
         raise typer.BadParameter("G.711 is of one kind; leave --kind or --law out")
+    import numpy as np
+
     from pdrn.audio.files import opened
     from pdrn.audio.placing import refuse_same
     from pdrn.audio.writing import writer
@@ -65,8 +68,12 @@ def quantize(
     with opened(source) as (header, sounds):
         shape = header.sample_rate_hz, header.channels, header.frames
         with writer(target, *shape, subtype=subtype, overwrite=overwrite) as put:
+            beyond = 0
             for sound in sounds:
+                beyond += np.count_nonzero(np.abs(sound.samples) > 1)
                 put(quantizer.quantize(sound.samples))
+    if beyond and clip_at is None:
+        print(f"{beyond} samples beyond full scale were cut off there", file=sys.stderr)
 
 
 def _quantizer(bits: int | None, kind: Kind, law: Law | None, clip_at: float | None) -> Quantizer:

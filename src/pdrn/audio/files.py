@@ -169,9 +169,10 @@ def _sounds(
         damaged = np.isinf(block) if gaps else ~np.isfinite(block)
         if damaged.any():
             frame, channel = np.argwhere(damaged)[0]
+            remedy = "" if gaps else ", or, where NaN marks missing samples, restore it with gaps"
+            what = "infinite" if gaps else "NaN or infinite"
             raise AudioError(
-                f"{name}: frame {done + frame} of channel {channel} is NaN or infinite; repair it, or, where "
-                "NaN marks missing samples, restore it with gaps"
+                f"{name}: frame {done + frame} of channel {channel} is {what}; repair it{remedy}"
             )
         done += len(block)
         samples = block[:, 0] if header.channels == 1 else block.T
@@ -232,7 +233,7 @@ def _seekable(source: Source) -> Iterator[tuple[str, BinaryIO]]:
         try:
             stream: BinaryIO = open(name, "rb")  # noqa: SIM115 (closed below)
         except (OSError, ValueError) as error:
-            raise AudioError(f"{name} cannot be opened: {why(error)}") from error
+            raise AudioError(f"{name} cannot be opened: {why(error)}; check its name") from error
         with stream, _seekable(stream) as (_, seekable):
             yield name, seekable
         return

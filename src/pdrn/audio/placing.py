@@ -54,6 +54,14 @@ def whole_or_gone(target: Target, overwrite: bool) -> Iterator[BinaryIO]:
                 temporary.unlink()
 
 
+def make_folder(folder: Target) -> None:
+    """Make a folder, and those that it lies in, unless it is there."""
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise AudioError(f"{folder} cannot be made: {why(error)}; choose another place") from error
+
+
 def refuse_same(source: object, target: Target) -> None:
     """Refuse an output that is the file which the input comes from: it would be lost."""
     if isinstance(source, str | os.PathLike) and os.path.exists(target):

@@ -102,6 +102,7 @@ def _settle_pcm(x: NDArray[np.float64], cells: Cells | None, subtype: str) -> ND
     lo, hi = cells.lo.astype(np.float64) * scale, cells.hi.astype(np.float64) * scale
     first, last = np.ceil(lo), np.floor(hi)
     last -= (last == hi) & (lo < hi)
+    first += (first == lo) & (first < last)  # neither end: then it rounds back whichever way ties go
     first, last = np.maximum(first, -scale), np.minimum(last, scale - 1)
     empty = np.count_nonzero(first > last)
     if empty:

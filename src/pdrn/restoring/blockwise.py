@@ -47,7 +47,7 @@ class Blockwise:
     ) -> None:
         if not 0 <= mix <= 1:
             raise ValueError(
-                f"the mix is a number from 0 (the input) to 1 (all of the restoration), got {mix}"
+                f"the mix is a number from 0 (the cells' centres) to 1 (all of the restoration), got {mix}"
             )
         if not isinstance(threads, int) or threads < 1:
             raise ValueError(f"threads are a whole number, one or more, got {threads}")

@@ -27,7 +27,7 @@ def check_method(method: str, model: str | None, iterations: int | None, shifts:
         raise ValueError("a network has its layers, and no iterations; leave one of the two out")
     if model is not None and method == "cp":
         raise ValueError("method cp takes no model; leave one of the two out")
-    if shifts is not None and (method == "cp" or shifts < 1):
+    if shifts is not None and (method == "cp" or not isinstance(shifts, int) or shifts < 1):
         raise ValueError(f"shifts are for networks, one or more, got {shifts} for method {method}")
 
 

@@ -164,13 +164,15 @@ def fitting(levels: Levels, subtype: str) -> Levels:
     return BoundedLevels(levels) if subtype in PCM_BITS and not isinstance(levels, ClippedLevels) else levels
 
 
-def refuse_shallow(levels: Levels, subtype: str) -> None:
+def refuse_shallow(
+    levels: Levels, subtype: str, remedy: str = "a deeper subtype, or a name that ends in .wav"
+) -> None:
     """Refuse to store what was restored where there is no room between its levels."""
     step, bits = step_of(levels), PCM_BITS.get(subtype)
     if step is not None and bits is not None and step <= 2.0 ** (1 - bits):
         raise AudioError(
             f"{subtype} has nothing between the levels ({levels}), so that nothing could be restored; "
-            "choose a deeper subtype, or a name that ends in .wav"
+            f"choose {remedy}"
         )
 
 
