@@ -289,11 +289,12 @@ def test_a_study_keeps_what_it_found_until_there_is_something_else(folder, tmp_p
     some = pdrn(*study, "--rates", "1e-3,1e38")
     assert some.returncode == 0, some.stderr
     assert some.stderr.count("; this learning rate does not count") == 5
-    found = (tmp_path / "comparison-iterating.json").read_bytes()
+    (path,) = tmp_path.glob("comparison-iterating-*.json")
+    found = path.read_bytes()
     none = pdrn(*study, "--rates", "1e38", "--bits", 4)
     assert none.returncode == 1
     assert "could be trained with none of the learning rates; name smaller ones" in none.stderr
-    assert (tmp_path / "comparison-iterating.json").read_bytes() == found
+    assert path.read_bytes() == found
 
 
 def test_a_study_of_another_length_is_another_study(folder, tmp_path):
@@ -304,8 +305,11 @@ def test_a_study_of_another_length_is_another_study(folder, tmp_path):
         )
         assert done.returncode == 0, done.stderr
         assert "remembered / MB" in done.stdout
-        assert {*json.loads((tmp_path / "comparison-iterating.json").read_text())["steps"]} == {batches}
+    found = [json.loads(path.read_text())["steps"] for path in tmp_path.glob("comparison-iterating-*.json")]
+    assert sorted({*steps}.pop() for steps in found) == [1, 2]
     assert len(runs_in(tmp_path)) == 2 * 5
+    assert pdrn("report", tmp_path).returncode == 0
+    assert (tmp_path / "report" / "report.md").read_text().count("## Iterating") == 2
 
 
 @pytest.fixture(scope="module")

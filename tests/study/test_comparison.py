@@ -110,8 +110,9 @@ def test_a_report_has_the_means_and_their_intervals(extrapolation, done, corpus)
     known = {"asked": asked | {"epochs": 2}, "steps": extrapolation.steps}
     save_comparison(done, "extrapolation", known)
     assert comparisons(done) == {}  # it did not come to its end yet
-    save_comparison(done, "extrapolation", known | {"outcomes": [dataclasses.asdict(each) for each in found]})
-    rows = [line for line in markdown(done, "extrapolation").splitlines() if line.startswith("| dense")]
+    outcomes = [dataclasses.asdict(each) for each in found]
+    name = save_comparison(done, "extrapolation", known | {"outcomes": outcomes})
+    rows = [line for line in markdown(done, name).splitlines() if line.startswith("| dense")]
     assert len(rows) == len(found)
     mean, half = interval(found[0].dev_ratio)
     assert f"{mean:.4f} ± {half:.4f}" in rows[0]
@@ -122,11 +123,11 @@ def test_a_report_draws_extrapolation_and_does_not_list_its_runs_again(extrapola
     found = [dataclasses.asdict(each) for each in comparison.outcomes(extrapolation, corpus, done)]
     asked = {"corpus": "speech", "corpus_sha256": corpus.checksum, "bits": 5, "frame_length": FRAME}
     known = {"asked": asked | {"epochs": 2}, "runs": [run.name for run in runs_in(done)], "outcomes": found}
-    save_comparison(done, "extrapolation", known)
+    name = save_comparison(done, "extrapolation", known)
     write_report(done, done / "report")
     text = (done / "report" / "report.md").read_text()
-    assert "(extrapolation.png)" in text
-    assert (done / "report" / "extrapolation.png").stat().st_size > 10_000
+    assert f"({name}.png)" in text
+    assert (done / "report" / f"{name}.png").stat().st_size > 10_000
     assert "Other networks" not in text
 
 

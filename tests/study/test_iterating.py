@@ -66,10 +66,10 @@ def test_a_report_draws_what_happens_beyond_training(corpus, tmp_path):
     found = [iterated(each, corpus, tmp_path) for each in comparison.outcomes(contest, corpus, tmp_path)]
     asked = {"corpus": "speech", "corpus_sha256": corpus.checksum, "bits": 5, "frame_length": 16, "epochs": 2}
     outcomes = [dataclasses.asdict(each) for each in found]
-    save_comparison(tmp_path, "iterating", {"asked": asked, "outcomes": outcomes})
+    name = save_comparison(tmp_path, "iterating", {"asked": asked, "outcomes": outcomes})
     write_report(tmp_path, tmp_path / "report")
     assert "remembered / MB" in (tmp_path / "report" / "report.md").read_text()
-    assert (tmp_path / "report" / "iterating.png").stat().st_size > 10_000
+    assert (tmp_path / "report" / f"{name}.png").stat().st_size > 10_000
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pdrn.nets import checkpoint
 from pdrn.study import figures, paper, reproduce
 from pdrn.study.config import from_table, run_name
 from pdrn.study.evaluate import evaluate
-from pdrn.study.findings import publish, save_example, save_study
+from pdrn.study.findings import publish, save_example, save_study, with_known_hearing
 from pdrn.study.page import Compared
 from pdrn.study.report import findings_in, markdown, write_report
 from pdrn.study.reproduce import Study, lambdas_at
@@ -99,6 +99,34 @@ def test_every_place_has_its_run_and_lambda_is_the_better_one(runs, corpus):
     assert best(table, "PDN").smallest("dev") == min(
         r.smallest("dev") for p, r in table.items() if p.kind == "PDN"
     )
+
+
+def test_a_study_tables_what_it_asked_for_whatever_else_is_there(runs, corpus):
+    _, table = dataclasses.replace(SMALL, depths=(2,), lambdas=()).table(corpus, runs)
+    assert set(table) == {Place(kind, False, 2) for kind in ("PDN", "PDRN")}
+    _, table = dataclasses.replace(SMALL, depths=(2,), lambdas=(1e-2,)).table(corpus, runs)
+    assert {r.config.loss.regularisation for r in table.values()} == {0, 1e-2}  # though 1e-8 is better
+
+
+def test_a_report_says_what_every_lambda_reached(runs, corpus):
+    text = markdown(runs)
+    assert "| network | 1e-08 | 0.01 |" in text
+    errors = SMALL.lambda_errors(corpus, runs)
+    for kind in ("PDN", "PDRN"):
+        reached = " | ".join(f"{1e4 * errors[kind][value]:.2f}" for value in (1e-8, 1e-2))
+        assert f"| {kind} L = 2 | {reached} |" in text
+
+
+def test_hearing_that_was_measured_is_kept_while_networks_are_the_same(runs, corpus, tmp_path):
+    shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
+    (found,) = findings_in(tmp_path)
+    rows = [row | {"pesq": 2.0, "stoi": 0.5} for row in found.table2["rows"]]
+    save_study(tmp_path, found.setting, {"table2": found.table2 | {"rows": rows}})
+    again = reproduce.table_2(found.setting, SMALL.table(corpus, tmp_path)[1], corpus)
+    assert {row["pesq"] for row in again["rows"]} == {None}
+    again["rows"][1]["mse"] *= 2
+    kept = with_known_hearing(again, tmp_path, found.setting)["rows"]
+    assert [row["pesq"] for row in kept] == [2.0, None, *(len(kept) - 2) * [2.0]]
 
 
 def test_a_corpus_has_its_table_under_any_name(runs, corpus, tmp_path):
@@ -211,6 +239,14 @@ def test_a_best_network_of_another_architecture_is_refused(runs, corpus, tmp_pat
     pdn, pdrn = best(table, "PDN").run, best(table, "PDRN").run
     shutil.copy(pdn.best_path, pdrn.best_path)
     with pytest.raises(ValueError, match="is of another architecture than its run"):
+        reproduce.table_2(setting, table, corpus)
+
+
+def test_a_best_network_that_is_gone_is_named_with_a_remedy(runs, corpus, tmp_path):
+    shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
+    setting, table = SMALL.table(corpus, tmp_path)
+    best(table, "PDN").run.best_path.unlink()
+    with pytest.raises(ValueError, match=r"best\.safetensors is not there; remove that folder to train it"):
         reproduce.table_2(setting, table, corpus)
 
 

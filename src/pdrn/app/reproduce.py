@@ -67,8 +67,9 @@ def reproduce(
     require("matplotlib", "report")
     from pdrn.app.reproducing import in_turn, show_plan, side_by_side, train_grid
     from pdrn.study import reproduce as steps
-    from pdrn.study.findings import save_example, save_study
-    from pdrn.study.report import markdown, write_report
+    from pdrn.study.findings import save_example, save_study, with_known_hearing
+    from pdrn.study.page import as_markdown
+    from pdrn.study.report import Findings, section, write_report
     from pdrn.study.tables import chosen_runs
 
     if heard and what not in ("table2", "all"):
@@ -100,13 +101,14 @@ def reproduce(
     setting, table = study.table(index, out)
     if failure and not table:
         raise ValueError(failure)
+    table2 = None
     if what in ("table2", "all"):
-        rows = steps.table_2(setting, table, index, heard)
-        save_study(out, setting, {"table2": rows})
+        table2 = steps.table_2(setting, table, index, heard)
+        save_study(out, setting, {"table2": with_known_hearing(table2, out, setting)})
     if what in ("figures", "all"):
         save_example(out, setting, steps.example(setting, table, index), chosen_runs(table))
     if what in ("table1", "table2"):
-        print(markdown(out, [setting], (what, "training")))
+        print(as_markdown([section(Findings(setting, table, table2), (what, "training"))]))
     else:
         print(write_report(out, out / "report"))
     if failure:

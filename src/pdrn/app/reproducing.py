@@ -47,16 +47,17 @@ def show_plan(study: Study, corpus: Corpus, out: Path, jobs: int) -> None:
         table.add_column(heading, justify="right")
     total = 0.0
     chosen = study.chosen_lambdas(corpus, out)
-    parts = [(config, title(config)) for config in [*study.first_part(), *study.second_part(chosen)]]
-    # Which lambda will be chosen does not matter for the cost: any stands for it.
-    open_kinds = {kind: study.lambdas[0] for kind in KINDS if study.lambdas and kind not in chosen}
-    for config in study.second_part(open_kinds):
-        parts.append((config, title(config).partition("lambda")[0] + "lambda as chosen"))
-    for config, name in parts:
+    parts = []
+    for config in [*study.first_part(), *study.second_part(chosen)]:
         log = run_for(config, corpus.checksum, out).log()
         if not log and (shorter := shorter_run(config, corpus.checksum, out, threads if jobs > 1 else 0)):
             log = shorter.log()
-        done = log[-1]["epoch"] if log else 0
+        parts.append((config, title(config), log[-1]["epoch"] if log else 0))
+    # Which lambda will be chosen does not matter for the cost: any stands for it.
+    open_kinds = {kind: study.lambdas[0] for kind in KINDS if study.lambdas and kind not in chosen}
+    for config in study.second_part(open_kinds):
+        parts.append((config, title(config).partition("lambda")[0] + "lambda as chosen", 0))
+    for config, name, done in parts:
         left = multiplications(config, corpus) * (1 - done / config.budget.epochs)
         total += left
         time = clock(jobs * left / rate)  # its share of the machine is one of so many

@@ -100,5 +100,4 @@ def study(
     if what == "iterating":
         found = [iterated(outcome, index, out) for outcome in found]
     told = {"asked": asked, "steps": steps, "runs": names, "outcomes": [asdict(each) for each in found]}
-    save_comparison(out, what, told)
-    print(markdown(out, what))
+    print(markdown(out, save_comparison(out, what, told)))

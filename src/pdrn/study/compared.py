@@ -26,7 +26,9 @@ TEXTS = {
 def comparisons(runs: str | os.PathLike[str]) -> dict[str, Section]:
     """Return a section about each comparison in a folder that came to its end."""
     return {
-        name: _section(name, found) for name, found in load_comparisons(runs).items() if found.get("outcomes")
+        name: _section(kind_of(name), found)
+        for name, found in load_comparisons(runs).items()
+        if found.get("outcomes")
     }
 
 
@@ -35,13 +37,18 @@ def markdown(runs: str | os.PathLike[str], name: str) -> str:
     return page.as_markdown([comparisons(runs)[name]])
 
 
-def _section(name: str, found: Mapping[str, Any]) -> Section:
+def kind_of(name: str) -> str:
+    """Return what kind of comparison a name is of."""
+    return name.partition("-")[0]
+
+
+def _section(kind: str, found: Mapping[str, Any]) -> Section:
     asked, outcomes = found["asked"], found["outcomes"]
     text = (
-        f"{TEXTS[name]} Corpus {asked['corpus']} ({asked['corpus_sha256'][:12]}), {asked['bits']} bits, "
+        f"{TEXTS[kind]} Corpus {asked['corpus']} ({asked['corpus_sha256'][:12]}), {asked['bits']} bits, "
         f"frames of {asked['frame_length']} samples, epochs: {asked['epochs']}."
     )
-    return Section(name.capitalize(), text, [_grid(outcomes)])
+    return Section(kind.capitalize(), text, [_grid(outcomes)])
 
 
 def _grid(outcomes: Sequence[Mapping[str, Any]]) -> Grid:

@@ -126,7 +126,7 @@ def check(corpus: Corpus) -> None:
 
 
 def in_equal_time(entrants: Sequence[Entrant], corpus: Corpus, epochs: int, threads: int) -> tuple[int, ...]:
-    """Return how many steps of each entrant take as long as so many epochs of the first."""
+    """Return how many steps of each entrant take the processor as long as so many epochs of the first."""
     from pdrn.study.learner import Learner
     from pdrn.study.machine import repeatable
 
@@ -137,9 +137,9 @@ def in_equal_time(entrants: Sequence[Entrant], corpus: Corpus, epochs: int, thre
         batches = [next(each.batches(0)) for each in data]
         for turn in times:
             for place, (learner, batch) in enumerate(zip(learners, batches, strict=True)):
-                begin = time.perf_counter()
+                begin = time.process_time()  # what other processes take is none of it
                 learner.learn(batch)
-                turn[place] = time.perf_counter() - begin
+                turn[place] = time.process_time() - begin
     seconds = np.median(times[WARM_UP:], axis=0)
     steps = epochs * data[0].steps_per_epoch * seconds[0] / seconds
     return tuple(max(1, round(count)) for count in steps)

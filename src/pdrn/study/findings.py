@@ -29,15 +29,34 @@ def save_study(out: str | os.PathLike[str], setting: Setting, found: dict[str, A
     _save_table(path, load_study(path) | {"setting": dataclasses.asdict(setting)} | found)
 
 
+def with_known_hearing(
+    table2: dict[str, Any], out: str | os.PathLike[str], setting: Setting
+) -> dict[str, Any]:
+    """Return a Table 2 with PESQ and STOI that are known of the same methods: they take long to measure.
+
+    A method with the same error to the last bit is taken for the same.
+    """
+    known = load_study(Path(out) / f"study-{setting.name}.json").get("table2", {"rows": []})["rows"]
+    heard = {(row["method"], row["mse"]): {name: row.get(name) for name in ("pesq", "stoi")} for row in known}
+    rows = [
+        row
+        | {name: value for name, value in heard.get((row["method"], row["mse"]), {}).items() if not row[name]}
+        for row in table2["rows"]
+    ]
+    return table2 | {"rows": rows}
+
+
 def load_study(path: Path) -> dict[str, Any]:
     """Return what was measured about a setting, nothing if that was not done yet."""
     return _load_table(path) if path.exists() else {}
 
 
-def save_comparison(out: str | os.PathLike[str], name: str, found: dict[str, Any]) -> None:
-    """Keep what is known of a comparison."""
+def save_comparison(out: str | os.PathLike[str], kind: str, found: dict[str, Any]) -> str:
+    """Keep what is known of a comparison, beside those in which something else was asked; return its name."""
     Path(out).mkdir(parents=True, exist_ok=True)
+    name = f"{kind}-{digest(found['asked'])[:8]}"
     _save_table(Path(out) / f"comparison-{name}.json", found)
+    return name
 
 
 def known_steps(
@@ -52,7 +71,7 @@ def known_steps(
 
 
 def load_comparisons(out: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
-    """Return what is known of the comparisons in a folder, by name."""
+    """Return what is known of the comparisons in a folder, by name: that of their kind comes first."""
     paths = sorted(Path(out).glob("comparison-*.json"))
     return {path.stem.removeprefix("comparison-"): _load_table(path) for path in paths}
 

@@ -114,6 +114,11 @@ def as_html(sections: Sequence[Section]) -> str:
     return _PAGE.replace("BODY", "\n".join(body))
 
 
+def duration(seconds: float) -> str:
+    """Return a time in words."""
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
 def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import math
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pdrn.audio.placing import whole_or_gone
-from pdrn.nets import Architecture
 from pdrn.study import page
-from pdrn.study.compared import comparisons
+from pdrn.study.compared import comparisons, kind_of
 from pdrn.study.findings import load_comparisons, load_example, load_study
-from pdrn.study.page import Compared, Grid, Picture, Section
+from pdrn.study.others import other_networks
+from pdrn.study.page import Compared, Grid, Picture, Section, duration
 from pdrn.study.paper import KINDS, TABLE_1, TABLE_2
 from pdrn.study.runs import runs_in
-from pdrn.study.tables import Place, Setting, Table, chosen_runs, others, tables
+from pdrn.study.tables import (
+    Place,
+    Result,
+    Setting,
+    Table,
+    chosen_runs,
+    lambdas_tried,
+    results,
+    table_of,
+)
 
-ALL = ("table1", "training", "table2")
+ALL = ("table1", "training", "lambdas", "table2")
 
 
 @dataclass(frozen=True)
@@ -32,10 +40,12 @@ class Findings:
 
     setting: Setting
     table: Table
-    table2: Mapping[str, Any] | None
-    example: Mapping[str, np.ndarray[Any, Any]] | None
-    example_by: Mapping[str, str]
+    table2: Mapping[str, Any] | None = None
+    example: Mapping[str, np.ndarray[Any, Any]] | None = None
+    example_by: Mapping[str, str] = field(default_factory=dict)
     """The runs that restored the example."""
+    lambdas: Mapping[Place, Mapping[float, Result]] = field(default_factory=dict)
+    """What every lambda reached where several were tried."""
 
     def outdated(self, chosen: Mapping[str, str], what: str) -> str:
         """Return a sentence where runs are not those of the best networks any more."""
@@ -47,11 +57,11 @@ class Findings:
 def findings_in(runs: str | os.PathLike[str]) -> list[Findings]:
     """Collect what the runs in a folder found, one for each recipe, bit depth and corpus."""
     found = []
-    for setting, table in tables(runs_in(runs)).items():
+    for setting, reached in results(runs_in(runs)).items():
         study, example = (Path(runs) / f"study-{setting.name}.{end}" for end in ("json", "safetensors"))
         table2 = load_study(study).get("table2")
         arrays, by = load_example(example) or (None, {})
-        found.append(Findings(setting, table, table2, arrays, by))
+        found.append(Findings(setting, table_of(reached), table2, arrays, by, lambdas_tried(reached)))
     return found
 
 
@@ -63,63 +73,10 @@ def markdown(
     return page.as_markdown([section(each, parts) for each in found])
 
 
-def _other_networks(runs: str | os.PathLike[str]) -> list[Section]:
-    """Return a section about the networks that are not in Table 1, if there are any."""
-    rows: list[list[str | Compared]] = []
-    compared = {name for each in load_comparisons(runs).values() for name in each.get("runs", ())}
-    for result in others(run for run in runs_in(runs) if run.folder.name not in compared):
-        record, best = result.run.record() or {}, result.best
-        bits = result.config.data.bits
-        rows.append(
-            [
-                _described(result.config.architecture),
-                f"{record['parameters']:,}",
-                record["corpus"],
-                " to ".join(f"{depth:g}" for depth in bits),
-                _time(result.log[-1]["training_seconds"]),
-                f"{1e4 * best['dev_mse']:.2f}",
-                f"{best['dev_snr']:.2f}",
-                f"{best['dev_ratio']:.3f}",
-                result.run.folder.name,
-            ]
-        )
-    if not rows:
-        return []
-    header = [
-        "network",
-        "weights",
-        "corpus",
-        "bits",
-        "training",
-        "MSE / 1e-4",
-        "SNR / dB",
-        "MSE ratio",
-        "run",
-    ]
-    caption = (
-        "The epoch with the smallest development error; the mean over bit depths where there are several."
-    )
-    return [Section("Other networks", "Trained by the same engine.", [Grid(caption, header, rows)])]
-
-
-def _described(architecture: Architecture) -> str:
-    """Return the name of a network: its kind, its depth, its map, and what else is not as usual."""
-    shape = type(architecture.map).__name__.removesuffix("Map").lower()
-    sizes = " x ".join(map(str, dataclasses.astuple(architecture.map)))
-    unusual = [
-        str(getattr(architecture, part.name))
-        for part in dataclasses.fields(architecture)
-        if part.name not in ("map", "depth") and getattr(architecture, part.name) != part.default
-    ]
-    return ", ".join(
-        [f"{type(architecture).__name__} L = {architecture.depth}", f"{shape} {sizes}", *unusual]
-    )
-
-
 def write_report(runs: str | os.PathLike[str], out: str | os.PathLike[str]) -> Path:
     """Write report.md, report.html and the figures, and return the page's path."""
     folder, sections = Path(out), []
-    found, rest = findings_in(runs), _other_networks(runs)
+    found, rest = findings_in(runs), other_networks(runs)
     if not found and not rest and not load_comparisons(runs):
         raise ValueError(f"{runs} holds no finished run; make some with pdrn reproduce or pdrn train")
     folder.mkdir(parents=True, exist_ok=True)
@@ -139,7 +96,7 @@ def write_report(runs: str | os.PathLike[str], out: str | os.PathLike[str]) -> P
 def section(found: Findings, parts: Sequence[str]) -> Section:
     """Return the tables of one setting."""
     setting = found.setting
-    made = {"table1": _table_1, "training": _training, "table2": _table_2}
+    made = {"table1": _table_1, "training": _training, "lambdas": _lambdas, "table2": _table_2}
     grids = [made[part](found) for part in parts]
     resampled = f", resampled to {setting.resampled_hz} Hz" if setting.resampled_hz else ""
     seed = f", seed {setting.seed}" if setting.seed else ""
@@ -190,7 +147,7 @@ def _training(found: Findings) -> Grid:
                 f"{record['parameters']:,}",
                 str(result.epochs),
                 str(last["best_epoch"]),
-                _time(last["training_seconds"]),
+                duration(last["training_seconds"]),
                 f"{floor:.0%}",
                 *(_percent(result.roughness(split)) for split in ("train", "dev")),
                 result.run.folder.name,
@@ -204,6 +161,21 @@ def _training(found: Findings) -> Grid:
     header = ["network", "lambda", "weights", "epochs", "best", "time", "speed"]
     header += ["roughness of training", "of development", "run"]
     return Grid(caption, header, rows)
+
+
+def _lambdas(found: Findings) -> Grid | None:
+    tried = sorted({value for of in found.lambdas.values() for value in of})
+    if not tried:
+        return None
+    rows: list[list[str | Compared]] = [
+        [
+            f"{place.kind} L = {place.depth}",
+            *(Compared(1e4 * of[value].smallest("dev") if value in of else None) for value in tried),
+        ]
+        for place, of in found.lambdas.items()
+    ]
+    caption = "Smallest development MSE, in multiples of 1e-4, by lambda: the best of each kind is chosen."
+    return Grid(caption, ["network", *(f"{value:g}" for value in tried)], rows)
 
 
 def _table_2(found: Findings) -> Grid | None:
@@ -264,13 +236,14 @@ def _comparisons(runs: str | os.PathLike[str], folder: Path) -> list[Section]:
         "extrapolation": (figures.extrapolation, "Means over the seeds, and their intervals of 95 %."),
         "iterating": (figures.iterating, "Iterations as trained (up to the dot) and beyond."),
     }
-    sections = comparisons(runs)
-    for name, (draw, caption) in drawn.items():
-        if name in sections:
-            picture = _picture(folder, name, caption, draw(load_comparisons(runs)[name]["outcomes"]))
-            told = sections[name]
-            sections[name] = Section(told.title, told.text, [*told.parts, picture])
-    return list(sections.values())
+    sections = []
+    for name, told in comparisons(runs).items():
+        parts = list(told.parts)
+        if kind_of(name) in drawn:
+            draw, caption = drawn[kind_of(name)]
+            parts.append(_picture(folder, name, caption, draw(load_comparisons(runs)[name]["outcomes"])))
+        sections.append(Section(told.title, told.text, parts))
+    return sections
 
 
 def _picture(folder: Path, name: str, caption: str, figure: Any) -> Picture:
@@ -286,10 +259,6 @@ def _picture(folder: Path, name: str, caption: str, figure: Any) -> Picture:
 
 def _percent(share: float) -> str:
     return "-" if math.isnan(share) else f"{share:.2%}"
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def _where_the_papers(found: Findings, words: str) -> str:

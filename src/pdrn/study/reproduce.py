@@ -144,7 +144,7 @@ class Study:
         return said
 
     def table(self, corpus: Corpus, out: str | os.PathLike[str]) -> tuple[Setting, Table]:
-        """Return Table 1, as far as it was trained and networks are here."""
+        """Return Table 1 of the depths and lambdas of this study, as far as networks are here."""
         name = corpus.folder.resolve().name
         setting = Setting(
             self.recipe,
@@ -156,7 +156,11 @@ class Study:
             self.sample_rate_hz,
             self.seed,
         )
-        return setting, tables(run for run in runs_in(out) if run.is_done).get(setting, {})
+        asked = (run for run in runs_in(out) if run.is_done and self._asks_for(run.config()))
+        return setting, tables(asked).get(setting, {})
+
+    def _asks_for(self, config: Config) -> bool:
+        return config.architecture.depth in self.depths and config.loss.regularisation in (0, *self.lambdas)
 
 
 @dataclass(frozen=True)

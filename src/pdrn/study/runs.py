@@ -237,6 +237,8 @@ class Run:
 
     def best(self) -> Network:
         """Return the best network, refusing a file of another architecture."""
+        if not self.best_path.exists():
+            raise ValueError(f"{self.best_path} is not there; remove that folder to train it again")
         network, _ = network_files.load(self.best_path)
         if network.architecture != self.config().architecture:
             raise ValueError(f"{self.best_path} is of another architecture than its run; remove that folder")

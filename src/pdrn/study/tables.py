@@ -93,13 +93,9 @@ class Result:
 Table = dict[Place, Result]
 
 
-def tables(runs: Iterable[Run]) -> dict[Setting, Table]:
-    """Return the Table 1 of every setting that runs make which are done or published.
-
-    Of several runs at one place, which differ in lambda or length, the longest counts, and of these the one
-    with the smallest development error: so the paper chooses lambda.
-    """
-    found: dict[Setting, Table] = {}
+def results(runs: Iterable[Run]) -> dict[Setting, list[tuple[Place, Result]]]:
+    """Return what runs reached that have a place in some Table 1, are done or published, by setting."""
+    found: dict[Setting, list[tuple[Place, Result]]] = {}
     for run in runs:
         record = run.record()
         if record is None or not (run.is_done or run.is_published):
@@ -119,10 +115,36 @@ def tables(runs: Iterable[Run]) -> dict[Setting, Table]:
             data.sample_rate_hz,
             config.seed,
         )
-        result, table = Result(run, config, run.whole_log()), found.setdefault(setting, {})
+        found.setdefault(setting, []).append((place, Result(run, config, run.whole_log())))
+    return dict(sorted(found.items(), key=_by_name))
+
+
+def tables(runs: Iterable[Run]) -> dict[Setting, Table]:
+    """Return the Table 1 of every setting that runs make which are done or published.
+
+    Of several runs at one place, which differ in lambda or length, the longest counts, and of these the one
+    with the smallest development error: so the paper chooses lambda.
+    """
+    return {setting: table_of(found) for setting, found in results(runs).items()}
+
+
+def table_of(found: Iterable[tuple[Place, Result]]) -> Table:
+    """Return the Table 1 that results make; see `tables`."""
+    table: Table = {}
+    for place, result in found:
         if place not in table or _rank(result) > _rank(table[place]):
             table[place] = result
-    return {setting: dict(sorted(table.items())) for setting, table in sorted(found.items(), key=_by_name)}
+    return dict(sorted(table.items()))
+
+
+def lambdas_tried(found: Iterable[tuple[Place, Result]]) -> dict[Place, dict[float, Result]]:
+    """Return what every lambda reached at the places where several were tried, of the longest runs."""
+    tried: dict[Place, dict[float, Result]] = {}
+    for place, result in found:
+        of, value = tried.setdefault(place, {}), result.config.loss.regularisation
+        if value not in of or _rank(result) > _rank(of[value]):
+            of[value] = result
+    return {place: dict(sorted(of.items())) for place, of in sorted(tried.items()) if len(of) > 1}
 
 
 def others(runs: Iterable[Run]) -> list[Result]:
@@ -182,5 +204,5 @@ def _rank(result: Result) -> tuple[int, float]:
     return result.epochs, -result.smallest("dev")
 
 
-def _by_name(item: tuple[Setting, Table]) -> str:
+def _by_name(item: tuple[Setting, list[tuple[Place, Result]]]) -> str:
     return item[0].name

@@ -6,6 +6,7 @@ import errno
 import math
 import os
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -177,6 +178,7 @@ class _Training:
         watcher.begin(self.run, self.record, self.epoch + 1)
         batch = next(self.data.batches(0))
         self.products, self.rows_of_products = self.learner.products(batch), len(batch.signal)
+        self.floors = deque((self.products.seconds() for _ in range(3)), maxlen=9)
         written = time.monotonic()
         while not self.is_over:
             entry = self._learn_epoch(watcher)
@@ -207,7 +209,9 @@ class _Training:
         if not self.learner.is_finite():
             self._refuse_to_go_on()
         spent = time.perf_counter() - begin - sum(floors)
-        floor = float(np.median(floors or [self.products.seconds()])) / self.rows_of_products
+        self.floors.extend(floors or [self.products.seconds()])
+        # A few of before help where an epoch has hardly any of its own: one measurement may be far off.
+        floor = float(np.median(floors if len(floors) > 2 else self.floors)) / self.rows_of_products
         self.epoch, self.seconds = self.epoch + 1, self.seconds + spent
         return {
             "epoch": self.epoch,
@@ -274,7 +278,7 @@ def _clear_errors(run: Run) -> Iterator[None]:
         yield
     except (OSError, AudioError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
-        if not isinstance(cause, OSError):
+        if not isinstance(cause, OSError) or isinstance(cause, BrokenPipeError):  # whoever listened is gone
             raise
         remedy = "make room" if cause.errno in FULL else "see to that"
         raise OSError(
