@@ -106,6 +106,13 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per re
 CorpusFolder = Annotated[
     Path, typer.Option(help="Folder of sound; its folders train, dev, test are the split.")
 ]
+CorpusFolders = Annotated[
+    list[Path],
+    typer.Option(
+        help="Folder of sound; its folders train, dev, test are the split. Several are joined.",
+        metavar="DIR",
+    ),
+]
 RunsFolder = Annotated[Path, typer.Option(help="Folder of run folders.")]
 CorpusRate = Annotated[int, typer.Option(min=0, help="Resample the corpus to so many hertz; 0: not.")]
 Hearing = Annotated[str, typer.Option(help="Measures of hearing, comma-separated: pesq, stoi (slow).")]

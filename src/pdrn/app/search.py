@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pdrn.app.options import RunsFolder
+from pdrn.app.options import CorpusFolders, RunsFolder
 from pdrn.app.studying import require, scanned
 
 EXAMPLES = """\b
@@ -18,13 +18,7 @@ For example:
 
 def search(
     config: Annotated[str, typer.Argument(help="TOML file, or a name, as for pdrn train.")],
-    corpus: Annotated[
-        list[Path],
-        typer.Option(
-            help="Folder of sound; its folders train, dev, test are the split. Several are joined.",
-            metavar="DIR",
-        ),
-    ],
+    corpus: CorpusFolders,
     trials: Annotated[int, typer.Option(min=1, help="How many there are in the end, done ones too.")] = 20,
     tune: Annotated[
         list[str] | None,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pdrn.app.options import RunsFolder
+from pdrn.app.options import CorpusFolders, RunsFolder
 from pdrn.app.studying import require, scanned
 
 EXAMPLES = """\b
@@ -26,13 +26,7 @@ def train(
             "adapt, speech-large-8k, speech-small-8k."
         ),
     ],
-    corpus: Annotated[
-        list[Path],
-        typer.Option(
-            help="Folder of sound; its folders train, dev, test are the split. Several are joined.",
-            metavar="DIR",
-        ),
-    ],
+    corpus: CorpusFolders,
     out: RunsFolder = Path("runs"),
     threads: Annotated[int, typer.Option(min=0, help="0: what is fastest just now.")] = 0,
     tensorboard: Annotated[
