@@ -51,11 +51,15 @@ def test_cores_are_those_that_a_process_may_use():
     assert multiplications_per_second(1) > 1e8
 
 
-def test_settings_of_torch_come_back():
+@pytest.mark.parametrize("fills", [True, False])
+def test_settings_of_torch_come_back(monkeypatch, fills):
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", fills)
     before = torch.get_num_threads()
     with repeatable(1):
         assert torch.get_num_threads() == 1
         assert torch.are_deterministic_algorithms_enabled()
+        assert not torch.utils.deterministic.fill_uninitialized_memory
+    assert torch.utils.deterministic.fill_uninitialized_memory is fills
     assert torch.get_num_threads() == before
     assert not torch.are_deterministic_algorithms_enabled()
 

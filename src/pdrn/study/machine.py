@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +18,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 _PRODUCTS = (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm, torch.ops.aten.baddbmm)
+
+_FILLING = (torch.utils.deterministic, "fill_uninitialized_memory")
+"""Whether deterministic algorithms of torch fill new memory, which takes time and changes nothing here."""
 
 
 class MatrixProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -75,10 +79,11 @@ def repeatable(threads: int) -> Iterator[None]:
     with (
         _restored(torch.get_num_threads, torch.set_num_threads),
         _restored(torch.are_deterministic_algorithms_enabled, _be_deterministic),
+        _restored(partial(getattr, *_FILLING), partial(setattr, *_FILLING)),
     ):
         torch.set_num_threads(threads)
         _be_deterministic(True)
-        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+        setattr(*_FILLING, False)
         yield
 
 
