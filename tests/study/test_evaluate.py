@@ -45,7 +45,7 @@ def test_snr_is_the_mean_over_files_and_not_over_frames(corpus):
 
 
 def test_unknown_methods_are_refused_before_anything_is_read(corpus, monkeypatch):
-    monkeypatch.setattr(Corpus, "signals", lambda *_: pytest.fail("read the corpus first"))
+    monkeypatch.setattr(Corpus, "signal", lambda *_: pytest.fail("read the corpus first"))
     with pytest.raises(ValueError, match="no method is called 'cp:x'"):
         next(evaluate(corpus, "test", 5, ["qu", "cp:x"]))
 
