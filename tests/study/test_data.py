@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+import soundfile
 
+from pdrn.audio.corpus import Corpus
 from pdrn.audio.metrics import mse, snr
 from pdrn.audio.quantizers import MidRise, MidTread
 from pdrn.study.config import Data, from_table
@@ -124,3 +126,16 @@ def test_full_scale_is_in_the_highest_cell_of_every_row_that_has_an_edge_at_zero
     made = quantized(signal, Data(bits=(5.0,), quantizer="both"), np.random.default_rng(0))
     ends = set(zip(made.lower[:, 0].tolist(), made.upper[:, 0].tolist(), strict=True))
     assert ends == {(0.9375, 1.0), (0.96875, 1.03125)}
+
+
+def test_development_on_silence_alone_is_refused(tmp_path):
+    for split, heard in (("train", slice(None)), ("dev", slice(130, 135)), ("test", slice(None))):
+        (tmp_path / split).mkdir()
+        samples = np.zeros(140)
+        samples[heard] = 0.5
+        soundfile.write(tmp_path / split / "a.wav", samples, 16000)
+    corpus = Corpus.scan(tmp_path)
+    with pytest.raises(ValueError, match=r"frames of the dev split of .* are silent.*; add other files"):
+        DevelopmentData.read(corpus, Data(length=64))
+    on_files = DevelopmentData.read(corpus, Data(length=64, measured_on="files"))
+    assert np.isfinite(on_files.measured(lambda lower, upper: lower)[0].snr)

@@ -134,7 +134,7 @@ class DevelopmentData:
 
     @staticmethod
     def read(corpus: Corpus, data: Data) -> DevelopmentData:
-        """Read the development split, refusing one without a single frame."""
+        """Read the development split, refusing one without a single frame, or with silent ones alone."""
         on_frames = data.measured_on == "frames"
         signals, _ = _long_enough(corpus, "dev", data.length if on_frames else 1)
         if not on_frames:
@@ -143,6 +143,11 @@ class DevelopmentData:
             )
         by_file = [cut(signal, data.length) for signal in signals]
         frames = np.concatenate(by_file)
+        if not frames.any():
+            raise ValueError(
+                f"the whole frames of the dev split of {corpus.folder} are silent, and errors cannot be "
+                "compared with silence; add other files"
+            )
         files = np.repeat(np.arange(len(by_file)), [len(rows) for rows in by_file])
         starts = range(0, len(frames), FRAMES_AT_ONCE)
         return DevelopmentData(
