@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 import torch
 
+from pdrn.study.beginning import check
 from pdrn.study.config import from_table
 from pdrn.study.data import quantized
 from pdrn.study.learner import Learner
+from pdrn.study.processes import ALONE
 from pdrn.study.spectra import RESOLUTIONS, spectral_distance
+from pdrn.study.train import train
 
 GENERATOR = np.random.default_rng(0)
 SIGNALS = torch.tensor(GENERATOR.standard_normal((2, 2048)), dtype=torch.float32)
@@ -78,7 +81,25 @@ def test_what_is_learned_by_spectra_has_closer_ones(relative, unit):
     assert distance(10.0) < distance(0.0)
 
 
-def test_segments_that_are_too_short_are_refused():
-    short = from_table(TABLE | {"data": TABLE["data"] | {"length": 1000}, "loss": {"spectral": 1.0}})
-    with pytest.raises(ValueError, match=f"segments of {max(RESOLUTIONS)} samples or more; set a longer"):
-        Learner(short, 1)
+DENSE = {"kind": "PrimalDual", "depth": 1, "map": {"kind": "DenseMap", "samples": 64}}
+
+
+@pytest.mark.parametrize(
+    "short",
+    [
+        TABLE | {"data": TABLE["data"] | {"length": 1000}},
+        {"architecture": DENSE, "data": {"length": 64}, "budget": {"steps": 1}},
+    ],
+    ids=["convolutional", "dense"],
+)
+def test_segments_that_are_too_short_are_refused_before_anything_is_written(corpus, tmp_path, short):
+    config = from_table(short | {"loss": {"spectral": 1.0}})
+    reason = rf"data\.length is {config.data.length}; set it to 1024, and the samples of a dense map too"
+    with pytest.raises(ValueError, match=reason):
+        train(config, corpus, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_longest_window_is_what_the_refusal_asks_for(corpus):
+    longer = {"kind": "PrimalDual", "depth": 1, "map": {"kind": "DenseMap", "samples": max(RESOLUTIONS)}}
+    check(from_table({"architecture": longer, "loss": {"spectral": 1.0}}), corpus, ALONE)

@@ -18,6 +18,7 @@ from pdrn.study.learner import Learner
 from pdrn.study.machine import fastest_threads, repeatable
 from pdrn.study.processes import Processes
 from pdrn.study.runs import Run, code_version, processes_of, runs_on
+from pdrn.study.spectra import RESOLUTIONS
 from pdrn.study.tabular import as_table
 
 
@@ -28,6 +29,12 @@ def check(config: Config, corpus: Corpus, processes: Processes) -> None:
         raise ValueError(
             f"this network takes frames of {frame_length} samples; set data.length = {frame_length} and "
             'data.measured_on = "frames"'
+        )
+    length, least = config.data.length, max(RESOLUTIONS)
+    if config.loss.spectral and length < least:
+        raise ValueError(
+            f"loss.spectral takes {least} samples or more at a time, and data.length is {length}; set it to "
+            f"{least}, and the samples of a dense map too"
         )
     wanted = config.data.sample_rate_hz
     if wanted != (corpus.sample_rate_hz or 0):

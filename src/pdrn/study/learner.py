@@ -22,7 +22,7 @@ from pdrn.study.data import Array, Examples
 from pdrn.study.machine import MatrixProducts
 from pdrn.study.processes import ALONE, Processes
 from pdrn.study.runs import Tensors
-from pdrn.study.spectra import RESOLUTIONS, spectral_distance
+from pdrn.study.spectra import spectral_distance
 
 STEPS_PER_AVERAGE = 8
 """The average follows the weights at each of so many first steps, then after so many at a time: following at
@@ -91,11 +91,6 @@ class Learner:
     """
 
     def __init__(self, config: Config, total_steps: int, processes: Processes = ALONE) -> None:
-        if config.loss.spectral and config.data.length < max(RESOLUTIONS):
-            least = max(RESOLUTIONS)
-            raise ValueError(
-                f"loss.spectral takes segments of {least} samples or more; set a longer data.length"
-            )
         self.config, self.total_steps, self.step, self.followed = config, total_steps, 0, 0
         self.processes = processes
         self.architecture: Architecture = config.architecture
