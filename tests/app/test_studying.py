@@ -225,7 +225,11 @@ def test_a_named_configuration_trains_on_several_folders(folder, tmp_path, monke
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["train", "nowhere.toml", "--corpus", "FOLDER"], "nowhere.toml"),
+        (
+            ["train", "speech-larg", "--corpus", "FOLDER"],
+            "no configuration is called 'speech-larg', and no file; there are adapt, minute, speech-large, ",
+        ),
+        (["train", "FOLDER", "--corpus", "FOLDER"], "Is a directory"),
         (["train", "WRONG", "--corpus", "FOLDER"], "has no 'architectur'"),
         (["train", "RIGHT", "--corpus", "nowhere"], "nowhere is no folder"),
         (["train", "RIGHT", "--corpus", "FOLDER", "--out", "RIGHT"], "cannot be written"),

@@ -299,6 +299,10 @@ def names() -> list[str]:
 def load(path: str | os.PathLike[str]) -> Config:
     """Read a configuration from a TOML file, or one that comes along by its name."""
     path = NAMED / f"{path}.toml" if os.fspath(path) in names() else path
+    if not os.path.exists(path):
+        raise ValueError(
+            f"no configuration is called {os.fspath(path)!r}, and no file; there are {', '.join(names())}"
+        )
     try:
         with open(path, "rb") as stream:
             return from_table(tomllib.load(stream))
