@@ -17,6 +17,7 @@ from tests.study.test_config import scaled_down
 from pdrn.app import studying
 from pdrn.audio.corpus import Corpus
 from pdrn.audio.sample import speech
+from pdrn.nets import DenseMap, Network, PrimalDual, checkpoint
 from pdrn.restoring.restorer import Restorer
 from pdrn.study import evaluate
 from pdrn.study.config import load, run_name
@@ -149,6 +150,26 @@ def test_neither_evaluating_networks_nor_reports_need_torch(reproduced, folder):
     assert [row["method"] for row in rows] == ["qu", str(network)]
     assert rows[1]["ratio"] != 1.0
     assert rows[1]["pesq"] is None
+
+
+def shown_methods(output):
+    """Return the names in a table of methods, put together where they go on in another line."""
+    rows = [re.split(r"\s*│\s?", line) for line in output.splitlines() if line.startswith("│")]
+    names = list[str]()
+    for _, name, ratio, *_ in rows:
+        names[len(names) :] = [name] if ratio else [names.pop() + name]
+    return names
+
+
+def test_methods_with_long_names_can_be_told_apart(folder, tmp_path):
+    long = tmp_path / "a-rather-long-folder-name-for-runs"
+    long.mkdir()
+    paths = [str(long / name) for name in ("first.safetensors", "second.safetensors")]
+    for path in paths:
+        checkpoint.save(path, Network.started(PrimalDual(DenseMap(64), depth=1)))
+    result = pdrn("evaluate", "--corpus", folder, "--methods", ",".join(["qu", *paths]))
+    assert result.returncode == 0, result.stderr
+    assert shown_methods(result.stdout) == ["qu", *paths]
 
 
 def test_the_plan_says_what_is_done_and_what_it_costs(reproduced, folder):

@@ -43,8 +43,9 @@ def evaluate(
             print(dumps(dataclasses.asdict(row)), flush=True)
         return
     table = Table(title=f"{corpus.name}, {split} split, {bits} bits")
-    for heading in ("method", "MSE / 1e-4", "SNR / dB", "pooled SNR / dB", "ratio", *heard):
-        table.add_column(heading, justify="right")
+    table.add_column("method", overflow="fold")
+    for heading in ("MSE / 1e-4", "SNR / dB", "pooled SNR / dB", "ratio", *heard):
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         figures = (f"{1e4 * row.mse:.3f}", f"{row.snr:.2f}", f"{row.snr_pooled:.2f}", f"{row.ratio:.3f}")
         table.add_row(row.method, *figures, *(f"{getattr(row, name):.3f}" for name in heard))
