@@ -172,6 +172,12 @@ def test_methods_with_long_names_can_be_told_apart(folder, tmp_path):
     assert shown_methods(result.stdout) == ["qu", *paths]
 
 
+def test_a_table_is_titled_by_its_folder_however_that_is_named(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    result = pdrn("evaluate", "--corpus", ".", "--methods", "qu")
+    assert f"{folder.name}, test split, 5 bits" in result.stdout
+
+
 def test_the_plan_says_what_is_done_and_what_it_costs(reproduced, folder):
     out, _ = reproduced
     options = ("--epochs", 1, "--depths", "1,5", "--frame-length", 64, "--lambdas", "1e-8", "--out", out)

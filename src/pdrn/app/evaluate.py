@@ -42,7 +42,7 @@ def evaluate(
         for row in rows:
             print(dumps(dataclasses.asdict(row)), flush=True)
         return
-    table = Table(title=f"{corpus.name}, {split} split, {bits} bits")
+    table = Table(title=f"{corpus.resolve().name}, {split} split, {bits} bits")
     table.add_column("method", overflow="fold")
     for heading in ("MSE / 1e-4", "SNR / dB", "pooled SNR / dB", "ratio", *heard):
         table.add_column(heading, justify="right", no_wrap=True)
