@@ -172,6 +172,24 @@ def test_methods_with_long_names_can_be_told_apart(folder, tmp_path):
     assert shown_methods(result.stdout) == ["qu", *paths]
 
 
+@pytest.mark.parametrize("name", ["q[/red]", "n[red]x", "a:dog:b"])
+def test_brackets_and_colons_in_names_are_shown_as_they_are(folder, tmp_path, monkeypatch, name):
+    shutil.copytree(folder, tmp_path / name)
+    checkpoint.save(tmp_path / f"{name}.net", Network.started(PrimalDual(DenseMap(64), depth=1)))
+    monkeypatch.chdir(tmp_path)
+    measured = pdrn("evaluate", "--corpus", name, "--methods", f"{name}.net")
+    assert measured.returncode == 0, measured.stderr
+    assert f"{os.path.basename(name)}, test split, 5 bits" in measured.stdout
+    assert shown_methods(measured.stdout) == [f"{name}.net"]
+    options = ("--depths", 1, "--lambdas", "", "--frame-length", 64, "--dry-run")
+    planned = pdrn("reproduce", "table1", "--corpus", name, *options)
+    assert planned.returncode == 0, planned.stderr
+    assert f"5 bits, {name}" in planned.stdout
+    sound = tmp_path / name / "0.wav"
+    compared = pdrn("compare", sound.relative_to(tmp_path), sound.relative_to(tmp_path))
+    assert f"{name}/0.wav" in compared.stdout.replace("│", "")
+
+
 def test_a_table_is_titled_by_its_folder_however_that_is_named(folder, monkeypatch):
     monkeypatch.chdir(folder)
     result = pdrn("evaluate", "--corpus", ".", "--methods", "qu")

@@ -64,7 +64,6 @@ def _measured(reference: Any, estimate: Any, sample_rate_hz: int) -> dict[str, f
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
     from pdrn.audio.system import printable
@@ -78,8 +77,8 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         cells = (row[name] for name in names)
         table.add_row(
             *(
-                "-" if cell is None else escape(printable(cell)) if isinstance(cell, str) else f"{cell:.2f}"
+                "-" if cell is None else printable(cell) if isinstance(cell, str) else f"{cell:.2f}"
                 for cell in cells
             )
         )
-    Console().print(table)
+    Console(markup=False, emoji=False).print(table)

@@ -34,6 +34,7 @@ def evaluate(
     from rich.console import Console
     from rich.table import Table
 
+    from pdrn.audio.system import printable
     from pdrn.study.evaluate import evaluate as rows_of
 
     heard = names(hearing)
@@ -42,11 +43,11 @@ def evaluate(
         for row in rows:
             print(dumps(dataclasses.asdict(row)), flush=True)
         return
-    table = Table(title=f"{corpus.resolve().name}, {split} split, {bits} bits")
+    table = Table(title=f"{printable(corpus.resolve().name)}, {split} split, {bits} bits")
     table.add_column("method", overflow="fold")
     for heading in ("MSE / 1e-4", "SNR / dB", "pooled SNR / dB", "ratio", *heard):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         figures = (f"{1e4 * row.mse:.3f}", f"{row.snr:.2f}", f"{row.snr_pooled:.2f}", f"{row.ratio:.3f}")
-        table.add_row(row.method, *figures, *(f"{getattr(row, name):.3f}" for name in heard))
-    Console().print(table)
+        table.add_row(printable(row.method), *figures, *(f"{getattr(row, name):.3f}" for name in heard))
+    Console(markup=False, emoji=False).print(table)

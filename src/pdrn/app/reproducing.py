@@ -64,7 +64,7 @@ def show_plan(study: Study, corpus: Corpus, out: Path, jobs: int) -> None:
         table.add_row(name, str(config.budget.epochs), str(done), f"{2e-12 * left:.1f}", time)
     table.add_section()
     table.add_row("all", "", "", f"{2e-12 * total:.1f}", clock(total / rate))
-    Console().print(table)
+    Console(markup=False, emoji=False).print(table)
     gflops = 2e-9 * rate / TYPICAL_SHARE_OF_FLOOR
     print(f"{jobs} at a time, {threads} threads each: {gflops:.0f} GFLOPS in matrix products, ", end="")
     print(f"of which training takes about {TYPICAL_SHARE_OF_FLOOR:.0%}")

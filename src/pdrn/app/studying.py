@@ -35,10 +35,13 @@ def require(module: str, extra: str) -> None:
 def scanned(*folders: Path, sample_rate_hz: int = 0, quiet: bool = False) -> Corpus:
     """Index a corpus in one folder or several, showing that this takes a moment."""
     from rich.console import Console
+    from rich.text import Text
 
     from pdrn.audio.corpus import Corpus
+    from pdrn.audio.system import printable
 
-    with Console(stderr=True, quiet=quiet).status(f"reading {', '.join(map(str, folders))}"):
+    reading = Text(f"reading {', '.join(map(printable, folders))}")  # as text it is not parsed as markup
+    with Console(stderr=True, quiet=quiet).status(reading):
         return Corpus.joined([Corpus.scan(folder, sample_rate_hz or None) for folder in folders])
 
 
