@@ -152,6 +152,13 @@ def test_neither_evaluating_networks_nor_reports_need_torch(reproduced, folder):
     assert rows[1]["pesq"] is None
 
 
+def test_methods_are_measured_on_frames_of_any_length(folder):
+    for length, frames in ((1024, 7), (64, 125)):  # of 8000 samples
+        options = ("--methods", "qu", "--frame-length", length, "--json")
+        row = json.loads(pdrn("evaluate", "--corpus", folder, *options).stdout)
+        assert row["frames"] == row["files"] * frames
+
+
 def shown_methods(output):
     """Return the names in a table of methods, put together where they go on in another line."""
     rows = [re.split(r"\s*│\s?", line) for line in output.splitlines() if line.startswith("│")]

@@ -55,6 +55,16 @@ def test_a_split_without_a_whole_frame_is_refused(corpus):
         next(evaluate(corpus, "dev", 5, ["qu"], frame_length=99999))
 
 
+def test_files_shorter_than_a_frame_are_left_out_and_that_is_said(corpus):
+    said = []
+    (row,) = evaluate(corpus, "test", 5, ["qu"], note=said.append)
+    assert row.files == 2
+    assert said == ["files shorter than a frame of 1024 samples, which are left out: 1"]
+    (row,) = evaluate(corpus, "test", 5, ["qu"], frame_length=1000, note=said.append)
+    assert row.files == 3
+    assert len(said) == 1
+
+
 def test_the_chambolle_pock_row_of_table_2(ieee_folder):
     rows = evaluate(Corpus.scan(ieee_folder), "test", 5, ["qu", "cp:10", "cp:25", "cp:50"])
     snr = {row.method: row.snr for row in rows}

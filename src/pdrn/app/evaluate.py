@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -23,6 +24,9 @@ def evaluate(
     methods: Annotated[
         str, typer.Option(help="Comma-separated: qu, cp:ITERATIONS, overlapped, restore, models, files.")
     ] = "qu,cp:10,cp:25,cp:50",
+    frame_length: Annotated[
+        int, typer.Option(min=1, help="Samples of a frame; files shorter than one do not count.")
+    ] = 1024,
     hearing: Hearing = "",
     sample_rate: CorpusRate = 0,
     json: Json = False,
@@ -37,8 +41,8 @@ def evaluate(
     from pdrn.audio.system import printable
     from pdrn.study.evaluate import evaluate as rows_of
 
-    heard = names(hearing)
-    rows = rows_of(scanned(corpus, sample_rate_hz=sample_rate), split, bits, names(methods), hearing=heard)
+    heard, index = names(hearing), scanned(corpus, sample_rate_hz=sample_rate)
+    rows = rows_of(index, split, bits, names(methods), frame_length, heard, _note)
     if json:
         for row in rows:
             print(dumps(dataclasses.asdict(row)), flush=True)
@@ -51,3 +55,9 @@ def evaluate(
         figures = (f"{1e4 * row.mse:.3f}", f"{row.snr:.2f}", f"{row.snr_pooled:.2f}", f"{row.ratio:.3f}")
         table.add_row(printable(row.method), *figures, *(f"{getattr(row, name):.3f}" for name in heard))
     Console(markup=False, emoji=False).print(table)
+
+
+def _note(sentence: str) -> None:
+    from pdrn.audio.system import printable
+
+    print(f"pdrn: {printable(sentence)}", file=sys.stderr)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -82,11 +82,12 @@ def evaluate(
     methods: Sequence[str] | Mapping[str, Method],
     frame_length: int = FRAME_LENGTH,
     hearing: Collection[str] = (),
+    note: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Row]:
     """Yield a row for each method, on the whole frames of every file, as in the paper.
 
     Methods are given by name, or as a mapping from names of one's own. Files shorter than a frame do not
-    count. Unknown methods and measures are refused before any work.
+    count, and ``note`` is told so. Unknown methods and measures are refused before any work.
     """
     if not methods:
         raise ValueError("there is no method to measure; name some, for example qu,cp:25")
@@ -99,6 +100,8 @@ def evaluate(
     check_hearing(hearing, sample_rate_hz)
     quantizer = MidRise(bits, full_scale=True)
     signals = whole_frames(corpus, split, frame_length)
+    if short := len(corpus.split(split)) - len(signals):
+        note(f"files shorter than a frame of {frame_length} samples, which are left out: {short}")
     cells = [quantizer.cells(quantizer.encode(signal)) for signal in signals]
     quantized_mse = mse(signals, [each.centre for each in cells])
     for name, restore in restorers.items():
