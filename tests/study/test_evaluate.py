@@ -6,7 +6,10 @@ import soundfile
 
 from pdrn.audio.corpus import Corpus
 from pdrn.audio.sample import speech
+from pdrn.nets import Network, checkpoint
+from pdrn.study.config import from_table
 from pdrn.study.evaluate import evaluate
+from pdrn.study.tabular import as_table
 
 
 @pytest.fixture
@@ -63,6 +66,29 @@ def test_files_shorter_than_a_frame_are_left_out_and_that_is_said(corpus):
     (row,) = evaluate(corpus, "test", 5, ["qu"], frame_length=1000, note=said.append)
     assert row.files == 3
     assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("unit", "trained", "bits", "told"),
+    [
+        ("full scale", [5], 8, "was trained for 5 bits, and this is 8"),
+        ("full scale", [4, 6], 3, "was trained for 4 to 6 bits, and this is 3"),
+        ("full scale", [4, 6], 5, None),
+        ("full scale", [5], 5, None),
+        ("cell", [5], 8, None),
+    ],
+)
+def test_a_network_that_was_trained_for_another_bit_depth_is_noted(
+    corpus, tmp_path, unit, trained, bits, told
+):
+    architecture = {"kind": "PrimalDual", "depth": 1, "map": {"kind": "DenseMap", "samples": 64}}
+    config = from_table({"architecture": architecture, "data": {"bits": trained, "unit": unit, "length": 64}})
+    provenance = checkpoint.Provenance(unit=unit, training={"config": as_table(config)})
+    path, said = str(tmp_path / "network"), []
+    checkpoint.save(path, Network.started(config.architecture), provenance)
+    rows = evaluate(corpus, "test", bits, ["qu", path, f"{path}:1"], frame_length=1000, note=said.append)
+    assert [row.method for row in rows] == ["qu", path, f"{path}:1"]
+    assert said == ([f"{path} {told}", f"{path}:1 {told}"] if told else [])
 
 
 def test_the_chambolle_pock_row_of_table_2(ieee_folder):

@@ -9,7 +9,7 @@ from pdrn.audio.sample import speech
 from pdrn.convex import DCT
 from pdrn.nets import ConvolutionalMap, DenseMap, Network, PrimalDual, checkpoint
 from pdrn.restoring.restorer import Restorer
-from pdrn.study.methods import method_named
+from pdrn.study.methods import method_named, trained_depths
 
 
 def cells_of(signal) -> Cells:
@@ -99,6 +99,26 @@ def test_a_convolutional_network_restores_whole_signals_of_any_length(network_fi
         assert cells.violation(restored) == 0.0
         lower, upper = (np.float32(ends / unit) for ends in (cells.lo, cells.hi))
         assert np.allclose(restored, unit * network(lower, upper), atol=1e-6)
+
+
+@pytest.mark.parametrize("unit", ["full scale", "cell"])
+@pytest.mark.parametrize("map", [DenseMap(64), ConvolutionalMap(16, 32, 16)], ids=["dense", "convolutional"])
+def test_a_file_is_for_the_rate_that_it_was_trained_at(tmp_path, map, unit):
+    path = str(tmp_path / "network")
+    provenance = checkpoint.Provenance(unit=unit, sample_rate_hz=8000)
+    checkpoint.save(path, Network.started(PrimalDual(map, depth=1)), provenance)
+    with pytest.raises(
+        ValueError, match="is for 8000 Hz and this is 16000 Hz; resample the corpus to 8000 Hz"
+    ):
+        method_named(path, sample_rate_hz=16000)
+    method_named(path, sample_rate_hz=8000)
+
+
+@pytest.mark.parametrize("training", [{}, {"config": "of another program"}, {"config": {"newer": 1}}])
+def test_a_file_need_not_say_how_it_was_trained(tmp_path, training):
+    network = Network.started(PrimalDual(DenseMap(64), depth=1))
+    checkpoint.save(tmp_path / "network", network, checkpoint.Provenance(training=training))
+    assert trained_depths(str(tmp_path / "network")) == ()
 
 
 def test_files_that_are_no_networks_are_refused(tmp_path):

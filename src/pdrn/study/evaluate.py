@@ -11,7 +11,7 @@ from pdrn.audio.corpus import Corpus
 from pdrn.audio.metrics import check_pesq, mse, pesq, snr, snr_pooled, stoi
 from pdrn.audio.quantizers import MidRise
 from pdrn.study.data import without_a_frame
-from pdrn.study.methods import Method, method_named
+from pdrn.study.methods import Method, method_named, trained_depths
 from pdrn.study.paper import FRAME_LENGTH
 
 HEARING = {"pesq": "pesq", "stoi": "pystoi"}
@@ -87,7 +87,8 @@ def evaluate(
     """Yield a row for each method, on the whole frames of every file, as in the paper.
 
     Methods are given by name, or as a mapping from names of one's own. Files shorter than a frame do not
-    count, and ``note`` is told so. Unknown methods and measures are refused before any work.
+    count. Unknown methods and measures are refused before any work. ``note`` is told how many files are too
+    short, and which networks were trained for another bit depth.
     """
     if not methods:
         raise ValueError("there is no method to measure; name some, for example qu,cp:25")
@@ -102,6 +103,11 @@ def evaluate(
     signals = whole_frames(corpus, split, frame_length)
     if short := len(corpus.split(split)) - len(signals):
         note(f"files shorter than a frame of {frame_length} samples, which are left out: {short}")
+    for name in () if isinstance(methods, Mapping) else restorers:
+        depths = trained_depths(name)
+        if depths and not depths[0] <= bits <= depths[-1]:
+            trained = " to ".join(f"{depth:g}" for depth in depths)
+            note(f"{name} was trained for {trained} bits, and this is {bits}")
     cells = [quantizer.cells(quantizer.encode(signal)) for signal in signals]
     quantized_mse = mse(signals, [each.centre for each in cells])
     for name, restore in restorers.items():

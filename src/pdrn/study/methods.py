@@ -10,9 +10,10 @@ import numpy as np
 from pdrn.audio.cells import Cells, FloatArray
 from pdrn.convex import DCT, ChambollePock, dequantization, solve
 from pdrn.nets import Network
-from pdrn.nets.checkpoint import Unit, load
+from pdrn.nets.checkpoint import Unit, describe, load
 from pdrn.restoring import pretrained
 from pdrn.restoring.restorer import Restorer
+from pdrn.study.config import from_complete_table
 from pdrn.study.paper import FRAME_LENGTH
 
 Method = Callable[[Sequence[Cells]], list[FloatArray]]
@@ -46,11 +47,15 @@ def method_named(name: str, frame_length: int = FRAME_LENGTH, sample_rate_hz: in
         )
     if name in ("overlapped", "restore"):
         return _restoring(Restorer(method="cp" if name == "overlapped" else "auto"), sample_rate_hz)
-    model, shifts = (kind, int(argument)) if argument.isdecimal() else (name, None)
+    model, shifts = _model_and_shifts(name)
     if model in pretrained.names():
         return _restoring(Restorer.from_pretrained(model, shifts=shifts), sample_rate_hz)
     if os.path.isfile(model):
         network, provenance = load(model)
+        if (rate := provenance.sample_rate_hz) not in (None, sample_rate_hz):
+            raise ValueError(
+                f"{model} is for {rate} Hz and this is {sample_rate_hz} Hz; resample the corpus to {rate} Hz"
+            )
         if network.architecture.map.frame_length is None and provenance.unit == "cell":
             return _restoring(Restorer(model, shifts=shifts), sample_rate_hz)
         if shifts not in (None, 1):
@@ -59,6 +64,29 @@ def method_named(name: str, frame_length: int = FRAME_LENGTH, sample_rate_hz: in
     raise ValueError(
         f"no method is called {name!r}, and no file; try qu, cp:ITERATIONS, overlapped, restore, a model"
     )
+
+
+def trained_depths(name: str) -> tuple[float, ...]:
+    """Return the bit depth that a method named so was trained for, or the ends of a range; none for any.
+
+    Networks in units of the cell are for any, and so is all that was not trained.
+    """
+    model, _ = _model_and_shifts(name)
+    if model in pretrained.names() or not os.path.isfile(model):
+        return ()
+    _, provenance = describe(model)
+    if provenance.unit == "cell":
+        return ()
+    try:
+        return from_complete_table(provenance.training["config"]).data.bits
+    except (KeyError, ValueError):  # it does not say, or not in words of this version
+        return ()
+
+
+def _model_and_shifts(name: str) -> tuple[str, int | None]:
+    """Return the name or path of a network, and on how many shifted grids it is run, if that is said."""
+    model, _, shifts = name.partition(":")
+    return (model, int(shifts)) if shifts.isdecimal() else (name, None)
 
 
 def _restoring(restorer: Restorer, sample_rate_hz: int) -> Method:
