@@ -70,7 +70,7 @@ def quantize(
         with writer(target, *shape, subtype=subtype, overwrite=overwrite) as put:
             beyond = 0
             for sound in sounds:
-                beyond += np.count_nonzero(np.abs(sound.samples) > 1)
+                beyond += int(np.count_nonzero(np.abs(sound.samples) > 1))
                 put(quantizer.quantize(sound.samples))
     if beyond and clip_at is None:
         print(f"{beyond} samples beyond full scale were cut off there", file=sys.stderr)
