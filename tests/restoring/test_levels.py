@@ -29,6 +29,29 @@ def test_cells_can_be_made_to_end_at_full_scale():
     assert (cells.lo[0], cells.hi[1]) == (-1, 1)
 
 
+@pytest.mark.parametrize("peak", [0.69, 0.004, 2**-15, 1e-6])
+@pytest.mark.parametrize("levels", [UniformLevels(2048.0), UniformLevels(1 / 2, bits=2)])
+def test_sound_between_levels_of_too_long_a_step_is_no_silence(peak, levels):
+    with pytest.raises(ValueError, match=f"is no level of {levels} like the others; name another"):
+        levels.cells(peak * np.array([0.0, 1.0, -0.8]))
+
+
+@pytest.mark.parametrize("step", [0.1, 0.01, 0.003])
+@pytest.mark.parametrize(
+    "stored",
+    [
+        lambda levels: np.rint(levels * 32768) / 32768,
+        lambda levels: np.floor(levels * 32768) / 32768,
+        lambda levels: np.rint(levels * 32767) / 32768,
+        np.float32,
+    ],
+    ids=["rounded", "dropped", "32767", "float32"],
+)
+def test_levels_of_a_long_step_are_known_again_however_they_were_stored(stored, step):
+    levels = step * np.rint(np.linspace(-0.9, 0.9, 999) / step)
+    assert UniformLevels(step).cells(stored(levels)) == UniformLevels(step).cells(levels)
+
+
 def test_what_is_no_sound_is_refused():
     with pytest.raises(ValueError, match="a sample is beyond 1e"):
         cells_of(np.array([[1e30]]), AnyLevels())

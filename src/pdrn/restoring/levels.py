@@ -24,6 +24,9 @@ LOUDEST = 1e6
 
 _ROUNDING = 2.0**-16  # what storing levels in 16 bits may have moved them by
 _MOST_OFF = 1 / 64, 1 / 6  # in steps: what is let pass for steps long and short against that
+_MOST_MOVED = 2.0**-15  # where bits were dropped, and as a share where 32767 stood for 1
+_ZERO_MOVED = 2.0**-24  # zero is stored as it is; arithmetic in float32 may have moved it
+
 
 
 class Levels(Protocol):
@@ -61,7 +64,9 @@ class UniformLevels:
         """Return the cells, half a step to either side of each level."""
         x = np.asarray(samples, dtype=np.float64)
         halves = np.rint(x * (2 / self.step))
-        off = np.abs(x * (2 / self.step) - halves) > 2 * np.clip(_ROUNDING / self.step, *_MOST_OFF)
+        moved = np.where(halves == 0, _ZERO_MOVED, _MOST_MOVED * (1 + np.abs(x)))
+        let_pass = np.minimum(moved / self.step, np.clip(_ROUNDING / self.step, *_MOST_OFF))
+        off = np.abs(x * (2 / self.step) - halves) > 2 * let_pass
         odd = halves % 2 == 1
         if odd.any():
             off |= ~odd & (halves != 0)
