@@ -52,6 +52,12 @@ def test_levels_of_a_long_step_are_known_again_however_they_were_stored(stored, 
     assert UniformLevels(step).cells(stored(levels)) == UniformLevels(step).cells(levels)
 
 
+def test_a_peak_that_was_rounded_to_full_scale_is_a_level_on_either_side():
+    cells = BoundedLevels(UniformLevels(1 / 16, bits=5)).cells([1.0, -1.0, 0.5])
+    assert cells.lo.tolist() == [31 / 32, -1.0, 15 / 32]
+    assert cells.hi.tolist() == [1.0, -31 / 32, 17 / 32]
+
+
 def test_what_is_no_sound_is_refused():
     with pytest.raises(ValueError, match="a sample is beyond 1e"):
         cells_of(np.array([[1e30]]), AnyLevels())

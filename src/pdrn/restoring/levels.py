@@ -72,7 +72,8 @@ class UniformLevels:
             off |= ~odd & (halves != 0)
         rise, tread = MidRise(self.bits or 32, self.step), MidTread(self.bits or 32, self.step)
         # A peak at full scale, rounded by hand, may have gone to a level that the bits do not have.
-        beyond = np.abs(x) > rise.limit
+        full_scale = 2.0**rise.bits
+        beyond = (halves < -full_scale) | (halves >= full_scale)
         off |= np.abs(x) > rise.limit + self.step
         if off.any():
             raise ValueError(
