@@ -41,6 +41,13 @@ def test_what_was_clipped_and_then_quantized_is_open_ended(threshold, quantizer)
     assert np.isfinite(cells.radius[np.abs(WAVE) < threshold - step]).all()
 
 
+@pytest.mark.parametrize("step", [1 / 16, 0.7 / 16])
+def test_a_threshold_at_full_scale_is_reached_by_the_outermost_codes(step):
+    quantizer = MidRise(5, step, full_scale=True)
+    cells = Clipping(quantizer.limit, quantizer).cells(np.array([-16, -15, 14, 15]))
+    assert np.isinf(cells.radius).tolist() == [True, False, False, True]
+
+
 def test_16_bit_samples_clipped_between_two_codes_are_open_ended():
     stored = np.rint(np.clip(WAVE, -0.65, 0.65) * 32768) / 32768
     clipping = Clipping(0.65, MidTread(16))

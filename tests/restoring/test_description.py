@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pdrn.audio.damage import Clipping
 from pdrn.audio.detection import Undetected
 from pdrn.audio.g711 import ALaw, MuLaw
 from pdrn.audio.quantizers import MidRise, MidTread, Truncation
@@ -73,6 +74,18 @@ def test_clipping_alone_leaves_samples_exact_or_as_they_are_stored():
     for cells in (exact, of_file):
         assert cells.violation(TRUTH) == 0
         np.testing.assert_array_equal(np.isinf(cells.hi), TRUTH >= 0.5)
+
+
+@pytest.mark.parametrize("quantizer", [MidTread(8), MidRise(6), MuLaw()])
+@pytest.mark.parametrize("threshold", [0.5, 0.99, 1.0])
+def test_samples_that_were_cut_off_are_those_of_clipping(quantizer, threshold):
+    codes = quantizer.encode(np.clip(2 * TRUTH, -threshold, threshold))
+    stored = quantizer.levels(codes)
+    cells = Description(clip_at=threshold).levels_of(stored, "PCM_16").cells(stored)
+    expected = Clipping(threshold, quantizer).cells(codes)
+    np.testing.assert_array_equal(np.isinf(cells.hi), np.isinf(expected.hi))
+    np.testing.assert_array_equal(np.isinf(cells.lo), np.isinf(expected.lo))
+    assert np.isinf(cells.hi[2 * TRUTH >= threshold]).all()
 
 
 @pytest.mark.parametrize("clipped_first", [True, False])

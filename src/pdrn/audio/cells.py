@@ -125,6 +125,22 @@ class Cells:
         """Return these cells with no lower end where `below` is true and no upper end where `above` is."""
         return Cells(*frozen(np.where(below, -np.inf, self.lo), np.where(above, np.inf, self.hi)))
 
+    def clipped(self, threshold: float, full_scale: float = 1.0) -> Cells:
+        """Return these cells, open-ended where they reach the threshold, on either side of zero.
+
+        The nearest float32 counts as the threshold too. A cell reaches its lower end and not its upper one,
+        which is the next one's; only the last one, that ends at full scale, reaches both.
+
+        >>> cells = Cells([0.25, 0.5, 0.75], [0.5, 0.75, 1.0])
+        >>> cells.clipped(0.5).hi, cells.clipped(1.0).hi
+        (array([0.5, inf, inf]), array([0.5 , 0.75,  inf]))
+        """
+        reached = min(threshold, float(np.float32(threshold)))
+        above = (self.hi > reached) | (self.lo >= reached)
+        if reached == full_scale:
+            above |= self.hi == full_scale
+        return self.opened(self.lo <= -reached, above)
+
     def silenced(self, where: ArrayLike, radius: float) -> Cells:
         """Return these cells, but up to the radius to either side of zero where `where` is true."""
         return Cells(*frozen(np.where(where, -radius, self.lo), np.where(where, radius, self.hi)))

@@ -49,13 +49,11 @@ class Clipping:
 
     def cells(self, codes: ArrayLike) -> Cells:
         """Return the cell of each code, a half-line where it reaches the threshold."""
-        reached = min(self.threshold, float(np.float32(self.threshold)))
         if self.quantizer is None:
             codes = self.encode(codes)
-            return Cells(codes, codes).opened(codes <= -reached, codes >= reached)
-        cells = self.quantizer.cells(codes)
-        ends = self.quantizer.cells(self.quantizer.encode([-reached, reached]))
-        return cells.opened(cells.lo < ends.hi[0], cells.hi > ends.lo[1])
+            return Cells(codes, codes).clipped(self.threshold)
+        own = self.quantizer.cells(self.quantizer.encode([self.threshold]))
+        return self.quantizer.cells(codes).clipped(self.threshold, full_scale=float(own.hi[0]))
 
     def centres(self, codes: ArrayLike) -> FloatArray:
         """Return the centre of each cell: its finite end where it was clipped."""

@@ -199,9 +199,7 @@ class ClippedLevels:
 
     def cells(self, samples: ArrayLike) -> Cells:
         """Return the cells, open-ended from the one that holds the threshold on."""
-        cells = self.levels.cells(samples)
-        reached = min(self.threshold, float(np.float32(self.threshold)))
-        return cells.opened(cells.lo <= -reached, (cells.hi > reached) | (cells.lo >= reached))
+        return self.levels.cells(samples).clipped(self.threshold)
 
     def __str__(self) -> str:
         return f"{self.levels}, clipped at {self.threshold:g}"
