@@ -85,7 +85,7 @@ def test_samples_that_were_cut_off_are_those_of_clipping(quantizer, threshold):
     expected = Clipping(threshold, quantizer).cells(codes)
     np.testing.assert_array_equal(np.isinf(cells.hi), np.isinf(expected.hi))
     np.testing.assert_array_equal(np.isinf(cells.lo), np.isinf(expected.lo))
-    assert np.isinf(cells.hi[2 * TRUTH >= threshold]).all()
+    assert np.isinf(cells.hi[threshold <= 2 * TRUTH]).all()
 
 
 @pytest.mark.parametrize("clipped_first", [True, False])
@@ -122,6 +122,40 @@ def test_samples_that_are_all_alike_have_the_cells_they_are_stored_in(value):
     for subtype in (None, "FLOAT"):
         with pytest.raises(Undetected, match="1 different values"):
             Description().levels_of(same, subtype)
+
+
+QUIET = np.random.default_rng(1).integers(-1, 2, (2, 999))
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [QUIET, np.rint(3.2 * TRUTH), np.resize([0, 1], (1, 99)), np.stack([QUIET[0], 0 * QUIET[0]])],
+    ids=["last bit", "quiet", "toggling", "one channel"],
+)
+@pytest.mark.parametrize(("subtype", "bits"), [("PCM_U8", 8), ("PCM_16", 16)])
+def test_neighbouring_codes_have_the_cells_they_are_stored_in(codes, subtype, bits):
+    samples = codes * 2.0 ** (1 - bits)
+    assert str(Description().levels_of(samples, subtype)) == f"{bits} bits"
+    with pytest.raises(Undetected, match=r"different values, which fit any step|has a confidence of only"):
+        Description().levels_of(samples, "FLOAT")
+
+
+@pytest.mark.parametrize(
+    ("codes", "reason"),
+    [
+        ([[0, 256, 512, 513]], "has a confidence of only"),
+        ([[-300, 300] * 99], "2 different values"),
+        ([[-1, 0, 1] * 99, [-256, 0, 256] * 99], "has a confidence of only"),
+        (
+            [[-1, 0, 1] * 999, [0, 256, 512] * 998 + [0, 256, 513]],
+            "channel 1: nearly all samples, but not all",
+        ),
+    ],
+    ids=["one off", "square", "coarser channel", "changed channel"],
+)
+def test_codes_of_which_few_are_neighbours_may_have_a_longer_step(codes, reason):
+    with pytest.raises(Undetected, match=reason):
+        Description().levels_of(np.array(codes) / 32768, "PCM_16")
 
 
 def test_a_stored_law_is_not_made_by_truncation():

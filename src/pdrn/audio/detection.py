@@ -41,6 +41,10 @@ class Undetected(ValueError):
     """No quantizer can be told from the samples, and the reason."""
 
 
+class Unsure(Undetected):
+    """Too few levels occur to tell a quantizer; none of them speaks against one."""
+
+
 @dataclass(frozen=True)
 class Detection:
     """A quantizer that explains the samples.
@@ -144,7 +148,7 @@ def detect(samples: ArrayLike, full_scale: bool = False) -> Detection:
     Raises
     ------
     Undetected
-        If the samples are not quantized, silent, too few to be sure, or their channels differ.
+        If the samples are not quantized, or their channels differ; `Unsure` if they are silent, or too few.
 
     Examples
     --------
@@ -157,12 +161,14 @@ def detect(samples: ArrayLike, full_scale: bool = False) -> Detection:
         raise Undetected(f"need (frames,) or (channels, frames), got shape {array.shape}; reshape it")
     if array.ndim == 1 or len(array) == 1:
         return _detect_channel(array.ravel(), full_scale)
-    channels = []
+    channels, refusals = [], []
     for index, channel in enumerate(array):
         try:
             channels.append(_detect_channel(channel, full_scale))
         except Undetected as reason:
-            raise Undetected(f"channel {index}: {reason}") from reason
+            refusals.append(type(reason)(f"channel {index}: {reason}"))
+    if refusals:
+        raise min(refusals, key=lambda refusal: isinstance(refusal, Unsure))
     try:
         together = _detect_channel(array.ravel(), full_scale)
     except Undetected:
@@ -184,7 +190,7 @@ def _detect_channel(samples: Values, full_scale: bool) -> Detection:
     if not np.isfinite(values).all():
         raise Undetected("a sample is NaN or infinite; repair the input first")
     if len(values) < 3:
-        raise Undetected(
+        raise Unsure(
             f"the samples have {len(values)} different values, which fit any step; name the quantizer"
         )
     largest = float(np.abs(values).max())
@@ -250,7 +256,7 @@ def _judge(grid: Grid, values: Values, counts: NDArray[np.intp], full_scale: boo
             raise Undetected(f"{reason}; name the quantizer")
         found = _describe(grid, values, full_scale)
     if found.confidence < LEAST_CONFIDENCE:
-        raise Undetected(
+        raise Unsure(
             f"the best guess, {found.kind} with {found.effective_bits} bits, has a confidence of only "
             f"{found.confidence:.3f}; use a longer recording, or name the quantizer"
         )

@@ -9,7 +9,7 @@ from typing import TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from pdrn.audio.detection import Undetected, detect
+from pdrn.audio.detection import Undetected, Unsure, detect
 from pdrn.audio.files import PCM_BITS
 from pdrn.audio.g711 import ALaw, MuLaw
 from pdrn.audio.quantizers import MidRise, MidTread
@@ -115,10 +115,13 @@ class Description:
             return self._stored(subtype) or AnyLevels()
         return named
 
-    def _stored(self, subtype: str | None) -> Levels | None:
+    def _stored(self, subtype: str | None) -> UniformLevels | TruncatedLevels | None:
         """Return the levels of PCM that is stored so."""
         bits = PCM_BITS.get(subtype or "")
-        return self._with_edges(UniformLevels(MidTread(bits).step, bits)) if bits else None
+        if not bits:
+            return None
+        levels = UniformLevels(MidTread(bits).step, bits)
+        return TruncatedLevels(levels) if self.truncated else levels
 
     def levels_of(self, samples: NDArray[np.float64], subtype: str | None = None) -> Levels:
         """Return the levels of these samples, which may be the beginning of more.
@@ -144,7 +147,7 @@ class Description:
                 return self._with_edges(_detected(_telling(samples)))
             except Undetected as reason:
                 stored = self._stored(subtype)
-                if stored and known.size and (known == known[0]).all():  # silence: nothing else is told
+                if stored and known.size and isinstance(reason, Unsure) and _fill(stored, samples):
                     return self._ended(stored)
                 raise Undetected(f"the levels cannot be told, pass bits, step or law: {reason}") from reason
         try:
@@ -190,6 +193,15 @@ def _has_three_values(samples: NDArray[np.float64]) -> bool:
     """Tell whether there are more values than in a channel without sound, whose last bit may toggle."""
     others = samples[samples != samples[:1]]
     return bool((others != others[:1]).any())
+
+
+def _fill(levels: UniformLevels | TruncatedLevels, samples: NDArray[np.float64]) -> bool:
+    """Tell whether the levels that occur are neighbours mostly, and so of no longer step; silence is."""
+    for channel in np.atleast_2d(_telling(samples)):
+        distances = np.diff(np.unique(channel))
+        if 2 * np.count_nonzero(distances > levels.step) >= max(len(distances), 1):
+            return False
+    return True
 
 
 def _detected(samples: NDArray[np.float64]) -> DetectedLevels:

@@ -28,7 +28,6 @@ _MOST_MOVED = 2.0**-15  # where bits were dropped, and as a share where 32767 st
 _ZERO_MOVED = 2.0**-24  # zero is stored as it is; arithmetic in float32 may have moved it
 
 
-
 class Levels(Protocol):
     """A description of the levels that samples have; its text is for people."""
 
