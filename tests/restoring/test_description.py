@@ -265,3 +265,22 @@ def test_a_dead_channel_has_the_levels_of_the_other(dead):
 def test_nothing_but_missing_samples_tells_nothing():
     with pytest.raises(Undetected):
         Description().levels_of(np.full((2, 10), np.nan))
+
+
+@pytest.mark.parametrize("sound", [TRUTH, np.sign(TRUTH), 0 * TRUTH], ids=["noise", "square", "silence"])
+def test_sound_with_gaps_that_was_never_quantized_is_exact(sound):
+    samples = sound.copy()
+    samples[0, 3] = np.nan
+    for levels in (
+        Description().levels_of(samples, "FLOAT"),
+        Description().levels_of(sound, "FLOAT", gaps=True),
+    ):
+        assert str(levels) == "exact samples"
+    with pytest.raises(Undetected):
+        Description().levels_of(sound, "FLOAT")
+
+
+def test_a_gap_hides_no_channel_that_was_never_quantized():
+    channels = np.stack([MidRise(5).quantize(SPEECH), np.sin(np.arange(16000))])
+    with pytest.raises(Undetected, match="channel 1: the values have no common step"):
+        Description().levels_of(channels, "FLOAT", gaps=True)

@@ -107,6 +107,21 @@ def test_peaks_that_were_cut_off_may_rise_beyond_full_scale(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["a.wav", "b.wav"]
 
 
+def test_missing_samples_are_counted_apart_from_those_that_were_cut_off(tmp_path):
+    damaged = np.clip(SIGNAL, -0.6, 0.6)
+    cut_off = int((np.abs(damaged) == 0.6).sum())
+    lost = np.flatnonzero(np.abs(damaged) < 0.6)[100:140]
+    damaged[lost] = np.nan
+    soundfile.write(tmp_path / "a.wav", damaged, RATE, subtype="DOUBLE")
+    restore = Restorer(method="cp", iterations=2).restore_file
+    report = restore(tmp_path / "a.wav", tmp_path / "b.wav", gaps=True, clip_at=0.6)
+    assert (report.clipped, report.missing) == (cut_off, 40)
+    report = restore(tmp_path / "a.wav", tmp_path / "c.wav", gaps=True, verify=True)
+    assert (report.levels, report.clipped, report.missing) == ("exact samples", None, 40)
+    restored = read(tmp_path / "c.wav").samples
+    np.testing.assert_array_equal(np.delete(restored, lost), np.delete(damaged, lost))
+
+
 def test_the_length_and_the_rate_are_kept(tmp_path):
     write(tmp_path / "a.flac", MidTread(8).quantize(np.stack([SIGNAL, SIGNAL / 2])), 44100, subtype="PCM_16")
     report = Restorer().restore_file(tmp_path / "a.flac", tmp_path / "b.flac")

@@ -93,7 +93,8 @@ class Outcome:
         speed = f"{times:.2g}x real time" if times < 10 else f"{times:.0f}x real time"
         how = f"by {in_words(self.report.method, self.report.model)}"
         clipped = "" if self.report.clipped is None else f" ({self.report.clipped or 'no'} samples are)"
-        levels = f"{self.report.levels}{clipped}"
+        missing = "" if self.report.missing is None else f", {self.report.missing or 'no'} samples missing"
+        levels = f"{self.report.levels}{clipped}{missing}"
         return f"{self.job.source} -> {self.job.target}: {levels}, {how}{proof}, {speed}"
 
 

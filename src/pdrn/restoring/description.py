@@ -123,7 +123,9 @@ class Description:
         levels = UniformLevels(MidTread(bits).step, bits)
         return TruncatedLevels(levels) if self.truncated else levels
 
-    def levels_of(self, samples: NDArray[np.float64], subtype: str | None = None) -> Levels:
+    def levels_of(
+        self, samples: NDArray[np.float64], subtype: str | None = None, *, gaps: bool = False
+    ) -> Levels:
         """Return the levels of these samples, which may be the beginning of more.
 
         Parameters
@@ -132,6 +134,9 @@ class Description:
             NaN marks missing ones.
         subtype : str, optional
             How a file stored them.
+        gaps : bool
+            Whether missing ones may follow. Where some are missing, the others need no levels: where none can
+            be told, they are exact.
 
         Raises
         ------
@@ -149,6 +154,8 @@ class Description:
                 stored = self._stored(subtype)
                 if stored and known.size and isinstance(reason, Unsure) and _fill(stored, samples):
                     return self._ended(stored)
+                if (gaps or known.size < samples.size) and not stored and _is_unquantized(samples):
+                    return AnyLevels()
                 raise Undetected(f"the levels cannot be told, pass bits, step or law: {reason}") from reason
         try:
             named.cells(known)
@@ -202,6 +209,17 @@ def _fill(levels: UniformLevels | TruncatedLevels, samples: NDArray[np.float64])
         if 2 * np.count_nonzero(distances > levels.step) >= max(len(distances), 1):
             return False
     return True
+
+
+def _is_unquantized(samples: NDArray[np.float64]) -> bool:
+    """Tell whether there are samples, of which no channel tells levels even by itself."""
+    for channel in np.atleast_2d(_telling(samples)):
+        try:
+            _detected(channel)
+        except Undetected:
+            continue
+        return False
+    return not np.isnan(samples).all()
 
 
 def _detected(samples: NDArray[np.float64]) -> DetectedLevels:

@@ -262,12 +262,15 @@ class LevelReader:
         self._levels = levels
         self._level = np.nan  # one that the signal has; zero may be silence, and tells nothing
         self.open_ended = 0
-        """How many cells so far have an end that is infinite."""
+        """How many cells so far have one end that is infinite."""
+        self.missing = 0
+        """How many samples so far are missing."""
 
     def cells(self, samples: NDArray[np.float64]) -> Cells:
         """Return the cells of the next samples, shape (channels, frames), refusing levels of another kind."""
         cells = self.look(samples)
-        self.open_ended += int(np.count_nonzero(np.isinf(cells.lo) | np.isinf(cells.hi)))
+        self.open_ended += int(np.count_nonzero(np.isinf(cells.lo) ^ np.isinf(cells.hi)))
+        self.missing += int(np.count_nonzero(np.isnan(samples)))
         if np.isnan(self._level):
             telling = samples[~np.isnan(samples) & (samples != 0)]
             self._level = telling[0] if telling.size else np.nan

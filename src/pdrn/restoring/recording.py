@@ -50,7 +50,9 @@ class Report:
     seconds: float
     verified: bool | None
     clipped: int | None = None
-    """How many samples were cut off, or are missing, where it was said that some were cut off."""
+    """How many samples were cut off, where it was said that some were."""
+    missing: int | None = None
+    """How many samples were missing, where it was said that some may be."""
 
     @property
     def times_real_time(self) -> float:
@@ -86,7 +88,7 @@ def restore_file(
             pieces = (_rows(sound) for sound in sounds)
             head, telling = beginning_of(pieces)
             subtype = subtype or deeper(header.subtype, format_of(target))
-            levels = fitting(description.levels_of(telling, header.subtype), subtype)
+            levels = fitting(description.levels_of(telling, header.subtype, gaps=gaps), subtype)
             if not gaps:
                 refuse_shallow(levels, subtype)
             restoring, reader = blocks_for(rate, None if gaps else step_of(levels)), LevelReader(levels)
@@ -120,6 +122,7 @@ def restore_file(
         seconds=time.perf_counter() - began,
         verified=verify or None,
         clipped=reader.open_ended if isinstance(levels, ClippedLevels) else None,
+        missing=reader.missing if gaps else None,
     )
 
 
