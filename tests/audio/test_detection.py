@@ -129,6 +129,13 @@ def test_g711_with_gain_and_offset_is_recognised(kind, law, gain, shift, stored,
         found.cells(observed + gain / 30000)
 
 
+@pytest.mark.parametrize("law", [MuLaw(), ALaw()])
+@pytest.mark.parametrize("gain", [0.5, 1.0, 2.0])
+def test_g711_times_a_power_of_two_has_its_tables_exactly(law, gain):
+    found = detect(gain * law.quantize(0.4 * LOUD))
+    assert (found.gain, found.shift) == (gain, 0.0)
+
+
 def test_g711_whose_offset_is_not_clear_still_has_its_cells():
     """Quiet mu-law without the levels where segments meet: two offsets explain it."""
     places = [*range(-18, 26, 2), 33, 37, 41, 45]

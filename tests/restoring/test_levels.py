@@ -3,8 +3,17 @@
 import numpy as np
 import pytest
 
-from pdrn.audio.g711 import ALaw
-from pdrn.restoring.levels import AnyLevels, BoundedLevels, LawLevels, UniformLevels, cells_of
+from pdrn.audio.detection import detect
+from pdrn.audio.g711 import ALaw, MuLaw
+from pdrn.audio.quantizers import MidRise, MidTread
+from pdrn.restoring.levels import (
+    AnyLevels,
+    BoundedLevels,
+    DetectedLevels,
+    LawLevels,
+    UniformLevels,
+    cells_of,
+)
 
 
 def test_missing_samples_may_be_anything():
@@ -56,6 +65,19 @@ def test_a_peak_that_was_rounded_to_full_scale_is_a_level_on_either_side():
     cells = BoundedLevels(UniformLevels(1 / 16, bits=5)).cells([1.0, -1.0, 0.5])
     assert cells.lo.tolist() == [31 / 32, -1.0, 15 / 32]
     assert cells.hi.tolist() == [1.0, -31 / 32, 17 / 32]
+
+
+@pytest.mark.parametrize(
+    ("quantizer", "stored_bits"),
+    [(MidTread(6), 16), (MidRise(6), 16), (MidTread(6), 24), (MuLaw(), 24), (ALaw(), 24)],
+)
+@pytest.mark.parametrize(("gain", "shift"), [(0.5, 0.0), (0.7311, 0.0), (0.7311, 0.01)])
+def test_detected_cells_do_not_overlap_after_a_gain_or_an_offset(quantizer, stored_bits, gain, shift):
+    levels = np.unique(quantizer.quantize(np.linspace(-0.9, 0.9, 9999)))
+    observed = MidTread(stored_bits).quantize(gain * levels + shift)
+    cells = DetectedLevels(detect(observed)).cells(observed)
+    assert (cells.hi[:-1] <= cells.lo[1:]).all()
+    assert cells.contains(observed).all()
 
 
 def test_what_is_no_sound_is_refused():

@@ -80,10 +80,12 @@ class Detection:
     gain: float = 1.0
     shift: float = 0.0
 
-    def cells(self, samples: ArrayLike, truncated: bool = False) -> Cells:
-        """Return the cells of samples that show this quantizer's levels, widened by the slack.
+    def cells(self, samples: ArrayLike, truncated: bool = False, widened: bool = True) -> Cells:
+        """Return the cells of samples that show this quantizer's levels.
 
-        Levels are in the middle of their cells, or at their lower ends if `truncated`.
+        Levels are in the middle of their cells, or at their lower ends if `truncated`. Cells are `widened` by
+        the slack, so that they hold the original for certain, and overlap by twice as much; or else they end
+        where the next begin, so that whatever lies in one is nearest to its level.
 
         They may reach beyond those that it was detected from: a recording's start serves for the rest. Zero
         where it is an edge, in mid-rise and in A-law, is silence that was put in: its cell reaches to the
@@ -98,7 +100,7 @@ class Detection:
         else:
             cells = self._cells_of_uniform(self.quantizer, heard, truncated)
         cells = cells.silenced(silent, least)
-        return Cells(cells.lo - self.slack, cells.hi + self.slack)
+        return Cells(cells.lo - self.slack, cells.hi + self.slack) if widened else cells
 
     @property
     def _least_level(self) -> float:
@@ -236,8 +238,9 @@ def _judge(grid: Grid, values: Values, counts: NDArray[np.intp], full_scale: boo
         centred = levels - levels.mean()
         gain = float(centred @ values / (centred @ centred))
         shift = float(values.mean() - gain * levels.mean())
-        if (np.abs(values - levels) <= grid.tolerance).all():
-            gain, shift = 1.0, 0.0
+        usual = 2.0 ** round(math.log2(gain))
+        if (np.abs(values - usual * levels) <= grid.tolerance).all():
+            gain, shift = usual, 0.0
         error = float(np.abs(values - shift - gain * levels).max())
         slack = 0.0 if np.array_equal(values, levels) else 2 * error + grid.rounding
         kind = "mu-law" if isinstance(law, MuLaw) else "A-law"

@@ -115,7 +115,7 @@ class LawLevels:
 
 @dataclass(frozen=True)
 class DetectedLevels:
-    """What `detect` found; for G.711 with the cells of its tables, as for `LawLevels`."""
+    """What `detect` found, with cells that do not overlap; those of G.711 are the ones of its tables."""
 
     found: Detection
     truncated: bool = False
@@ -130,7 +130,7 @@ class DetectedLevels:
     def cells(self, samples: ArrayLike) -> Cells:
         """Return the cells that the detected quantizer gives the samples."""
         try:
-            return self.found.cells(samples, self.truncated)
+            return self.found.cells(samples, self.truncated, widened=False)
         except ValueError as error:
             raise ValueError(
                 f"not all samples have the levels that were told from some, {self}; name the levels, or "
