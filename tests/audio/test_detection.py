@@ -136,6 +136,11 @@ def test_g711_times_a_power_of_two_has_its_tables_exactly(law, gain):
     assert (found.gain, found.shift) == (gain, 0.0)
 
 
+def test_a_step_however_short_is_found():
+    found = detect(np.rint(LOUD * 100) * 2.0**-33)
+    assert (found.kind, found.quantizer.step, found.effective_bits) == ("mid-tread", 2.0**-33, 8)
+
+
 def test_g711_whose_offset_is_not_clear_still_has_its_cells():
     """Quiet mu-law without the levels where segments meet: two offsets explain it."""
     places = [*range(-18, 26, 2), 33, 37, 41, 45]

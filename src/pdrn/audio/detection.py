@@ -283,7 +283,7 @@ def _describe(grid: Grid, values: Values, full_scale: bool) -> Detection:
     reach = max(-codes[0], codes[-1] + 1)
     bits = max(math.ceil(math.log2(reach)) + 1, 1)
     if step == 2.0**exponent and offset == 0:
-        bits = max(bits, 1 - exponent)  # full scale is 1 unless the samples reach beyond
+        bits = max(bits, min(1 - exponent, 32))  # full scale is 1 unless the samples reach beyond
     if bits > 32:
         raise Undetected(f"the samples lie {reach:.0f} steps from zero; remove their offset first")
     quantizer = quantizer_type(bits, step, offset)
