@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -71,6 +72,32 @@ def test_the_grid_of_the_papers_frames_is_done_in_minutes(tmp_path):
     assert "Table 1." in page
     assert "Table 2." in page
     assert page.count("<figure>") == 4
+
+
+def test_tensorboard_has_every_epoch_also_of_a_shorter_run(folder, tmp_path, monkeypatch):
+    boards = []
+
+    class Writer:
+        def __init__(self, folder, purge_step):
+            self.folder, self.shown = folder, {}
+            assert purge_step == 1
+            boards.append(self)
+
+        def add_scalar(self, name, value, epoch):
+            self.shown.setdefault(name, []).append((epoch, value))
+
+        def flush(self):
+            pass
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=Writer))
+    for epochs in (1, 3):
+        text = f"[architecture]\n{NETWORK}[data]\nlength = 64\n[budget]\nepochs = {epochs}\n"
+        (tmp_path / "a.toml").write_text(text)
+        settings = ("--corpus", folder, "--threads", 1, "--out", tmp_path / "runs", "--tensorboard")
+        assert pdrn("train", tmp_path / "a.toml", *settings).returncode == 0
+    (longer,) = (run for run in runs_in(tmp_path / "runs") if len(run.log()) == 3)
+    assert boards[1].folder == str(longer.folder / "tensorboard")
+    assert boards[1].shown["dev_mse"] == [(entry["epoch"], entry["dev_mse"]) for entry in longer.log()]
 
 
 def test_what_is_done_is_not_done_again(reproduced, folder):

@@ -45,11 +45,12 @@ class Display(Watcher):
             + (f"; {short} files are too short and left out" if short else ""),
             soft_wrap=True,
             markup=False,
+            emoji=False,
         )
         self.progress.update(self.task, total=record["total_steps"], completed=done, visible=True)
 
     def note(self, sentence: str) -> None:
-        self.progress.console.print(sentence, soft_wrap=True, markup=False)
+        self.progress.console.print(sentence, soft_wrap=True, markup=False, emoji=False)
 
     def advance(self, step: int) -> None:
         self.progress.update(self.task, completed=step)
@@ -92,10 +93,15 @@ class Board(Relay):
 
     def begin(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
         super().begin(run, record, first_epoch)
-        self.board = self.writer(str(run.folder / "tensorboard"), purge_step=first_epoch)
+        self.board = self.writer(str(run.folder / "tensorboard"), purge_step=1)
+        for entry in run.log():  # those of a shorter run were never on this board
+            self._show(entry)
 
     def epoch(self, entry: Entry) -> None:
         super().epoch(entry)
+        self._show(entry)
+
+    def _show(self, entry: Entry) -> None:
         for name, value in entry.items():
             if isinstance(value, int | float):
                 self.board.add_scalar(name, value, entry["epoch"])
