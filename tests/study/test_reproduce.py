@@ -259,7 +259,7 @@ def test_the_cost_of_a_run_is_that_of_its_products(corpus):
 
 def test_the_report_has_tables_and_figures_and_needs_no_other_file(runs, tmp_path):
     page = write_report(runs, tmp_path / "report").read_text()
-    assert page.count("<table>") == 3
+    assert page.count("<table>") == 4
     assert page.count("data:image/svg+xml;base64,") == 4
     assert not re.search(r"(src|href)=\"(?!data:)", page)
     text = (tmp_path / "report" / "report.md").read_text()

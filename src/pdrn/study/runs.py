@@ -87,7 +87,7 @@ class Run:
         """Return what was noted when the run began, or None if it did not."""
         try:
             contents = (self.folder / "run.json").read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         try:
             record = json.loads(contents)
