@@ -29,7 +29,8 @@ def restore_raw(
 ) -> None:
     """Restore raw samples: `formats` and `places` are those of input and output."""
     read_as, write_as = formats
-    refuse_shallow(levels, write_as.subtype, "another --output-encoding")
+    if not gaps:
+        refuse_shallow(levels, write_as.subtype, "another --output-encoding")
     stream = restorer.stream_of(sample_rate_hz, fitting(levels, write_as.subtype), gaps=gaps)
     if not quiet:
         milliseconds = 1000 * stream.latency_seconds
