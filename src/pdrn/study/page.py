@@ -6,6 +6,9 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+TITLE = "Primal-dual networks: tables and figures"
+"""What a report is called."""
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -111,7 +114,7 @@ def as_html(sections: Sequence[Section]) -> str:
     figures = [cell for grid in grids for row in grid.rows for cell in row if isinstance(cell, Compared)]
     if any(figure.paper is not None for figure in figures):
         body.insert(0, _BESIDE_THE_PAPERS)
-    return _PAGE.replace("BODY", "\n".join(body))
+    return _PAGE.replace("TITLE", TITLE).replace("BODY", "\n".join(body))
 
 
 def duration(seconds: float) -> str:
@@ -143,7 +146,7 @@ _PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Primal-dual networks: tables and figures</title>
+<title>TITLE</title>
 <style>
 :root { color-scheme: light dark; --line: #d5d9df; --faint: #68707c; --better: #11703c; --worse: #a8321f }
 @media (prefers-color-scheme: dark) {
@@ -161,7 +164,7 @@ td small { display: block; color: var(--faint) }
 td.better small { color: var(--better) } td.worse small { color: var(--worse) }
 figure { margin: 2rem 0 } figure img { width: 100%; box-sizing: border-box }
 </style>
-<h1>Primal-dual networks: tables and figures</h1>
+<h1>TITLE</h1>
 BODY
 </html>
 """

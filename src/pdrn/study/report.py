@@ -85,7 +85,7 @@ def write_report(runs: str | os.PathLike[str], out: str | os.PathLike[str]) -> P
         sections.append(Section(drawn.title, drawn.text, [*drawn.parts, *_pictures(each, folder)]))
     sections += [*_comparisons(runs, folder), *rest]
     for name, contents in (
-        ("report.md", page.as_markdown(sections)),
+        ("report.md", f"# {page.TITLE}\n\n{page.as_markdown(sections)}"),
         ("report.html", page.as_html(sections)),
     ):
         with whole_or_gone(folder / name, overwrite=True) as stream:
