@@ -167,6 +167,12 @@ def test_the_papers_figures_are_for_its_sample_rate(rate, resampled):
     assert setting.is_the_papers == (rate == 16000)
 
 
+def test_what_the_paper_did_comes_first():
+    wanted = [("paper", 5), ("modern", 5), ("paper", 4), ("modern", 4)]
+    settings = [Setting(recipe, bits, 1024, "any", "0" * 64, 16000) for recipe, bits in sorted(wanted)]
+    assert [(each.recipe, each.bits) for each in sorted(settings, key=lambda each: each.order)] == wanted
+
+
 def test_curves_that_decay_evenly_are_smooth_and_those_that_jump_are_not(tmp_path):
     def roughness(errors):
         log = [{"epoch": epoch + 1, "dev_mse": error} for epoch, error in enumerate(errors)]

@@ -40,6 +40,11 @@ class Setting:
         return ours == (paper.BITS, paper.FRAME_LENGTH, paper.SAMPLE_RATE_HZ)
 
     @property
+    def order(self) -> tuple[bool, bool, str]:
+        """Which comes first: what the paper did, then what can stand beside it."""
+        return not self.is_the_papers, self.recipe != "paper", self.name
+
+    @property
     def name(self) -> str:
         """A name for files about it."""
         resampled = f"-{self.resampled_hz}-Hz" if self.resampled_hz else ""
@@ -116,7 +121,7 @@ def results(runs: Iterable[Run]) -> dict[Setting, list[tuple[Place, Result]]]:
             config.seed,
         )
         found.setdefault(setting, []).append((place, Result(run, config, run.whole_log())))
-    return dict(sorted(found.items(), key=_by_name))
+    return dict(sorted(found.items(), key=lambda item: item[0].order))
 
 
 def tables(runs: Iterable[Run]) -> dict[Setting, Table]:
@@ -202,7 +207,3 @@ def chosen_runs(table: Mapping[Place, Result]) -> dict[str, str]:
 
 def _rank(result: Result) -> tuple[int, float]:
     return result.epochs, -result.smallest("dev")
-
-
-def _by_name(item: tuple[Setting, list[tuple[Place, Result]]]) -> str:
-    return item[0].name
