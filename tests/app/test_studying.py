@@ -244,6 +244,15 @@ def test_the_plan_says_what_is_done_and_what_it_costs(reproduced, folder):
     assert len(runs_in(out)) == before
 
 
+def test_the_plan_counts_nothing_as_done_before_its_lambda_is_chosen(reproduced, folder):
+    options = ("--epochs", 1, "--depths", "1,2", "--frame-length", 64, "--lambdas", "1e-8,1e-7")
+    plan = pdrn(
+        "reproduce", "table1", "--corpus", folder, *options, "--out", reproduced[0], "--dry-run"
+    ).stdout
+    (row,) = re.findall(r"PDN L=1 lambda as chosen \S+ +(\d+) \S+ +(\d+) ", plan)
+    assert row == ("1", "0")  # epochs, done: though one with 1e-8 is there
+
+
 def test_the_plan_does_not_count_cores_that_are_not_there(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("pdrn.study.machine.usable_cores", lambda: 4)
     monkeypatch.setattr("pdrn.study.machine.multiplications_per_second", lambda threads: 1e6 * threads)

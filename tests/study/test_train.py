@@ -530,6 +530,15 @@ def test_only_a_full_disk_wants_room(corpus, tmp_path):
         quickly(config(), corpus, tmp_path / "file")
 
 
+def test_a_listener_that_is_gone_is_not_taken_for_a_folder_that_cannot_be_written(corpus, tmp_path):
+    class Gone(Watcher):
+        def epoch(self, entry):
+            raise BrokenPipeError("nobody listens")
+
+    with pytest.raises(BrokenPipeError, match="nobody listens"):
+        quickly(config(), corpus, tmp_path, watcher=Gone())
+
+
 def test_two_processes_do_not_train_in_one_folder(corpus, tmp_path):
     run = Run(tmp_path / run_name(config(), corpus.checksum))
     with run.locked(), pytest.raises(ValueError, match="another process is training"):

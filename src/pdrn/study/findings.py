@@ -40,7 +40,11 @@ def with_known_hearing(
     heard = {(row["method"], row["mse"]): {name: row.get(name) for name in ("pesq", "stoi")} for row in known}
     rows = [
         row
-        | {name: value for name, value in heard.get((row["method"], row["mse"]), {}).items() if not row[name]}
+        | {
+            name: value
+            for name, value in heard.get((row["method"], row["mse"]), {}).items()
+            if row[name] is None
+        }
         for row in table2["rows"]
     ]
     return table2 | {"rows": rows}
@@ -84,7 +88,7 @@ def publish(runs: str | os.PathLike[str], out: str | os.PathLike[str]) -> None:
     """
     out = Path(out)
     for run in runs_in(runs):
-        if run.is_done or run.is_published:
+        if run.has_figures:
             run.publish(out / run.folder.name)
     for path in (*Path(runs).glob("study-*.json"), *Path(runs).glob("comparison-*.json")):
         _save_table(out / path.name, _load_table(path))

@@ -83,6 +83,11 @@ class Run:
         """Whether this is what another folder published of a run: its figures, but no networks."""
         return PUBLISHED in (self.record() or {})
 
+    @property
+    def has_figures(self) -> bool:
+        """Whether all that a table says of a run is here."""
+        return self.is_done or self.is_published
+
     def record(self) -> dict[str, Any] | None:
         """Return what was noted when the run began, or None if it did not."""
         try:

@@ -103,7 +103,7 @@ def results(runs: Iterable[Run]) -> dict[Setting, list[tuple[Place, Result]]]:
     found: dict[Setting, list[tuple[Place, Result]]] = {}
     for run in runs:
         record = run.record()
-        if record is None or not (run.is_done or run.is_published):
+        if record is None or not run.has_figures:
             continue
         config = run.config()
         place = place_of(config)
@@ -154,7 +154,7 @@ def lambdas_tried(found: Iterable[tuple[Place, Result]]) -> dict[Place, dict[flo
 
 def others(runs: Iterable[Run]) -> list[Result]:
     """Return the runs, done or published, that have no place in Table 1, the best first."""
-    done = [run for run in runs if run.record() is not None and (run.is_done or run.is_published)]
+    done = [run for run in runs if run.record() is not None and run.has_figures]
     results = [Result(run, run.config(), run.whole_log()) for run in done if place_of(run.config()) is None]
     return sorted(results, key=lambda result: result.best["dev_ratio"])
 
