@@ -17,10 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pdrn.audio.files import blocks
+from pdrn.audio.corpus import speech
+from pdrn.audio.files import blocks, writer
 from pdrn.audio.frames import cut
-from pdrn.audio.sample import speech
-from pdrn.audio.writing import writer
 
 HOURS = (0.25, 2.0)
 NAMES = {"WAV, 16 bit": ("wav", "PCM_16"), "FLAC, 16 bit": ("flac", "PCM_16"), "WAV, float": ("wav", "FLOAT")}

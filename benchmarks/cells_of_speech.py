@@ -3,9 +3,9 @@
 import numpy as np
 
 from pdrn.audio.cells import Cells
+from pdrn.audio.corpus import speech
 from pdrn.audio.frames import cut
 from pdrn.audio.quantizers import MidRise
-from pdrn.audio.sample import speech
 
 FRAME_LENGTH = 1024
 BITS = 5

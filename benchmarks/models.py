@@ -29,10 +29,10 @@ from pdrn.audio.cells import FloatArray
 from pdrn.audio.frames import cut
 from pdrn.audio.metrics import pesq, snr, stoi
 from pdrn.audio.quantizers import MidRise
-from pdrn.restoring.averaged import NETWORK_SHARE
-from pdrn.restoring.pretrained import shipped_or_own
-from pdrn.restoring.restorer import Restorer
-from pdrn.study.comparison import interval
+from pdrn.reproduction.studies import interval
+from pdrn.restoration.methods import NETWORK_SHARE
+from pdrn.restoration.registry import shipped_or_own
+from pdrn.restoration.restorer import Restorer
 
 BITS = plain.BITS
 HEADINGS = (

@@ -16,8 +16,7 @@ from rich.table import Table
 from benchmarks.cells_of_speech import FRAME_LENGTH, cells_of_frames
 from benchmarks.speed import best_seconds
 from pdrn.nets import ConvolutionalMap, DenseMap, Network, PrimalDual
-from pdrn.nets.memory import keep_freed_memory
-from pdrn.nets.modules import NetworkModule
+from pdrn.nets.torch import NetworkModule, keep_freed_memory
 
 DEPTH, BATCH = 10, 128
 SQUARE = 1024

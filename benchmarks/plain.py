@@ -23,7 +23,7 @@ from pdrn.audio.frames import join, split
 from pdrn.audio.metrics import snr
 from pdrn.audio.quantizers import MidRise
 from pdrn.convex import DCT, ChambollePock, dequantization, solve
-from pdrn.restoring.overlapped import FRAME_SECONDS, OVERLAP
+from pdrn.restoration.methods import FRAME_SECONDS, OVERLAP
 
 PACES = 2.0 ** np.arange(-8, 1)
 ITERATIONS = (10, 20, 40, 80)

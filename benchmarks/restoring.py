@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.tuning import RATE, signals
-from pdrn.audio.g711 import ALaw, MuLaw
 from pdrn.audio.metrics import snr
-from pdrn.audio.quantizers import MidRise, MidTread
-from pdrn.restoring.restorer import Restorer
+from pdrn.audio.quantizers import ALaw, MidRise, MidTread, MuLaw
+from pdrn.restoration.restorer import Restorer
 
 QUANTIZERS: dict[str, Any] = (
     {f"{bits} bits": MidRise(bits, full_scale=True) for bits in range(2, 13)}

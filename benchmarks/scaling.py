@@ -23,16 +23,12 @@ from typing import Any
 
 import numpy as np
 
-from pdrn.app.batch import Job
-from pdrn.app.cluster import across
-from pdrn.app.doing import Outcome, Settings, do
-from pdrn.app.manifest import Proof, opened
-from pdrn.app.on_ray import connected
-from pdrn.audio.files import read
+from pdrn.audio.files import read, write
+from pdrn.audio.levels import Description
 from pdrn.audio.quantizers import MidRise
-from pdrn.audio.writing import write
-from pdrn.restoring.description import Description
-from pdrn.restoring.restorer import Restorer
+from pdrn.cli.batch import Job, Outcome, Proof, Settings, do, opened
+from pdrn.restoration.restorer import Restorer
+from pdrn.workers import across, connected
 
 RATE = 16000
 LENGTHS = (0.5, 2.0, 8.0)

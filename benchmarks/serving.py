@@ -22,17 +22,16 @@ from pathlib import Path
 
 import numpy as np
 
-from pdrn.audio.files import read
+from pdrn.audio.corpus import speech
+from pdrn.audio.files import read, write
 from pdrn.audio.quantizers import MidRise
-from pdrn.audio.sample import speech
-from pdrn.audio.writing import write
-from pdrn.restoring.restorer import Restorer
+from pdrn.restoration.restorer import Restorer
 
 CLIENTS = 8
 SECONDS = 10
 CLIPS_EACH = 4
 PROCESSES = 2
-COMMAND = [sys.executable, "-c", "from pdrn.app.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from pdrn.cli.main import main; main()"]
 
 
 def main(rounds: int) -> None:

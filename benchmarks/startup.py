@@ -13,14 +13,14 @@ import tempfile
 import time
 from pathlib import Path
 
+from pdrn.audio.corpus import speech
+from pdrn.audio.files import write
 from pdrn.audio.quantizers import MidRise
-from pdrn.audio.sample import speech
-from pdrn.audio.writing import write
 
 ROUNDS = 7
 SECONDS = 3
 
-PDRN = "from pdrn.app.cli import main; main()"
+PDRN = "from pdrn.cli.main import main; main()"
 
 
 def main() -> None:

@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from pdrn.audio.corpus import speech
 from pdrn.audio.quantizers import MidRise
-from pdrn.audio.sample import speech
-from pdrn.restoring.blockwise import Blockwise
-from pdrn.restoring.learned import LearnedMethod
-from pdrn.restoring.pretrained import shipped
-from pdrn.restoring.restorer import Restorer
+from pdrn.restoration.methods import LearnedMethod
+from pdrn.restoration.registry import shipped
+from pdrn.restoration.restorer import Restorer
+from pdrn.restoration.streaming import Blockwise
 
 MODEL = "speech-small"
 ROUNDS = 5

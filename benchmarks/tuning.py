@@ -1,4 +1,4 @@
-"""How far Chambolle-Pock should go in a frame: makes the table of `pdrn.restoring.tuning`.
+"""How far Chambolle-Pock should go in a frame: makes the table of `pdrn.restoration.methods`.
 
     python -m benchmarks.tuning FOLDER...
 
@@ -17,13 +17,12 @@ from typing import Any
 import numpy as np
 
 from pdrn.audio.cells import FloatArray
+from pdrn.audio.corpus import speech
 from pdrn.audio.files import read, resample
 from pdrn.audio.frames import split
 from pdrn.audio.quantizers import MidRise, MidTread
-from pdrn.audio.sample import speech
-from pdrn.restoring.blockwise import Blockwise
-from pdrn.restoring.overlapped import OverlappedChambollePock
-from pdrn.restoring.tuning import LOUDNESS
+from pdrn.restoration.methods import LOUDNESS, OverlappedChambollePock
+from pdrn.restoration.streaming import Blockwise
 
 BITS = (2, 3, 4, 5, 6, 7, 8, 10, 12)
 PACES = 0.08 * 2.0 ** np.arange(9)

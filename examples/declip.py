@@ -13,8 +13,8 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 import pdrn
-from pdrn.audio.damage import Clipping
-from pdrn.audio.sample import speech
+from pdrn.audio.corpus import speech
+from pdrn.audio.quantizers import Clipping
 from pdrn.convex import GaborFrame, reweighted
 from showing import compared, decibels, draw
 

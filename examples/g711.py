@@ -14,8 +14,8 @@ import soxr
 from scipy.ndimage import uniform_filter1d
 
 import pdrn
-from pdrn.audio.g711 import ALaw, MuLaw
-from pdrn.audio.sample import speech
+from pdrn.audio.corpus import speech
+from pdrn.audio.quantizers import ALaw, MuLaw
 from showing import compared, decibels, draw
 
 

@@ -12,8 +12,8 @@ import sys
 import numpy as np
 
 from pdrn import Restorer
-from pdrn.audio.damage import Gaps
-from pdrn.audio.sample import speech
+from pdrn.audio.corpus import speech
+from pdrn.audio.quantizers import Gaps
 from pdrn.convex import GaborFrame, reweighted
 from showing import compared, decibels, draw
 

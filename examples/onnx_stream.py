@@ -13,10 +13,10 @@ import numpy as np
 import onnxruntime
 
 from pdrn import Restorer
-from pdrn.audio.sample import speech
+from pdrn.audio.corpus import speech
+from pdrn.audio.levels import Description
 from pdrn.nets.onnx import export_block
-from pdrn.restoring import pretrained
-from pdrn.restoring.description import Description
+from pdrn.restoration import registry
 
 BITS = 5
 STEP = 2 / 2**BITS
@@ -24,7 +24,7 @@ STEP = 2 / 2**BITS
 
 def main(name: str = "speech-small") -> float:
     """Restore two seconds of speech both ways; return by how much they differ."""
-    model, sample_rate_hz = pretrained.shipped(name), pretrained.sample_rate_hz(name)
+    model, sample_rate_hz = registry.shipped(name), registry.sample_rate_hz(name)
     method = model.method(sample_rate_hz, STEP, shifts=1)
     hop, after = method.hop, method.after
 

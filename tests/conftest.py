@@ -11,11 +11,10 @@ from hypothesis import settings
 from tests.nets.plans import disturbed
 from tools.ship_model import ship
 
-from pdrn.audio.corpus import Corpus
-from pdrn.audio.sample import speech
+from pdrn.audio.corpus import Corpus, speech
 from pdrn.nets import ConvolutionalMap, PrimalDual
-from pdrn.nets.checkpoint import Provenance, save
-from pdrn.restoring import pretrained
+from pdrn.nets.files import Provenance, save
+from pdrn.restoration import registry
 
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("steady")
@@ -79,11 +78,11 @@ def tiny_folder(tmp_path_factory):
 @pytest.fixture
 def tiny_models(tiny_folder, monkeypatch):
     """Have tiny networks in place of those that are shipped."""
-    monkeypatch.setattr(pretrained, "FOLDER", tiny_folder)
+    monkeypatch.setattr(registry, "FOLDER", tiny_folder)
     return tiny_folder
 
 
 @pytest.fixture
 def no_models(tmp_path, monkeypatch):
     """Have no networks at all."""
-    monkeypatch.setattr(pretrained, "FOLDER", tmp_path / "no models")
+    monkeypatch.setattr(registry, "FOLDER", tmp_path / "no models")

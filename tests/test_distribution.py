@@ -79,7 +79,7 @@ def test_the_wheel_restores_alone(wheel, tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "installed")
     code = (
-        "import pdrn, pdrn.restoring.pretrained as p; from pdrn.audio.sample import speech; "
+        "import pdrn, pdrn.restoration.registry as p; from pdrn.audio.corpus import speech; "
         "s, r = speech(); p.verify(p.names()[0]); print(pdrn.__file__, pdrn.restore(s[:r], r, bits=16).shape)"
     )
     environment = os.environ | {"PYTHONPATH": str(tmp_path / "installed")}

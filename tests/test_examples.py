@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from pdrn.restoring import pretrained
+from pdrn.restoration import registry
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 pytest.importorskip("onnxscript", reason="onnxscript is not installed")
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-SHIPPED = pretrained.names()
+SHIPPED = registry.names()
 
 
 def example(name):

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.app.running import pdrn
+from tests.cli.running import pdrn
 
-from pdrn.audio.sample import speech
-from pdrn.audio.writing import write
+from pdrn.audio.corpus import speech
+from pdrn.audio.files import write
 
 pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from pdrn.app.cli import app
-from pdrn.study.report import markdown
+from pdrn.cli.main import app
+from pdrn.reproduction.report import markdown
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

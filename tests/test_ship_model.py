@@ -6,8 +6,8 @@ from tests.conftest import TINY
 from tests.nets.plans import disturbed
 from tools.ship_model import main
 
-from pdrn.nets.checkpoint import Provenance, load, save
-from pdrn.restoring import pretrained
+from pdrn.nets.files import Provenance, load, save
+from pdrn.restoration import registry
 
 
 @pytest.fixture
@@ -35,10 +35,10 @@ def test_it_writes_half_precision_card_and_checksum(checkpoint, monkeypatch):
     assert (provenance.licence, provenance.seed, provenance.training["epoch"]) == ("CC BY 4.0", 3, 4)
     for name, part in load(checkpoint)[0].weights.items():
         np.testing.assert_array_equal(network.weights[name], part.astype(np.float16))
-    monkeypatch.setattr(pretrained, "FOLDER", folder)
-    assert pretrained.names() == ["tiny"]
-    assert pretrained.card("tiny") == "# A card\n"
-    pretrained.verify("tiny")
+    monkeypatch.setattr(registry, "FOLDER", folder)
+    assert registry.names() == ["tiny"]
+    assert registry.card("tiny") == "# A card\n"
+    registry.verify("tiny")
 
 
 def test_shipping_again_replaces(checkpoint, monkeypatch):

@@ -4,7 +4,7 @@ from typing import Any
 
 import typer
 
-from pdrn.app.cli import app
+from pdrn.cli.main import app
 
 WIDTH = 100
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from pdrn.audio.cells import Cells, FloatArray
+from pdrn.audio.corpus import speech
 from pdrn.audio.metrics import snr
 from pdrn.audio.quantizers import MidRise
-from pdrn.audio.sample import speech
-from pdrn.restoring.restorer import Restorer
+from pdrn.restoration.restorer import Restorer
 
 BITS = 4
 FRAME = slice(192832, 192832 + 512)

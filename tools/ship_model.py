@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pdrn.audio.system import sha256
-from pdrn.nets.checkpoint import load, save
-from pdrn.restoring import pretrained
-from pdrn.restoring.trained import model_of
+from pdrn.nets.files import load, save
+from pdrn.restoration import registry
+from pdrn.restoration.registry import model_of
+from pdrn.storage import sha256
 
 
 def ship(
@@ -32,7 +32,7 @@ def ship(
     if not provenance.data:
         raise ValueError("whoever made the data has to be named; pass --data")
     folder.mkdir(parents=True, exist_ok=True)
-    target = folder / (name + pretrained.SUFFIX)
+    target = folder / (name + registry.SUFFIX)
     with tempfile.TemporaryDirectory(dir=folder) as workshop:
         file = Path(workshop) / target.name
         save(file, network, provenance, half=True)
@@ -42,9 +42,9 @@ def ship(
             raise ValueError(f"{name} has {size} bytes, {most_bytes} are allowed; train a smaller network")
         os.replace(file, target)
     target.with_suffix(".md").write_text(card)
-    files = sorted(folder.glob("*" + pretrained.SUFFIX))
+    files = sorted(folder.glob("*" + registry.SUFFIX))
     lines = (f"{sha256(each)}  {each.name}\n" for each in files)
-    (folder / pretrained.CHECKSUMS).write_text("".join(lines))
+    (folder / registry.CHECKSUMS).write_text("".join(lines))
     return target
 
 
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", action="append", default=[], help="attribution; may be repeated")
     parser.add_argument("--licence", required=True, help="of the weights")
     parser.add_argument("--most-bytes", type=int, default=12_000_000)
-    parser.add_argument("--folder", type=Path, default=pretrained.FOLDER)
+    parser.add_argument("--folder", type=Path, default=registry.FOLDER)
     given = parser.parse_args(arguments)
     try:
         card = given.card.read_text()

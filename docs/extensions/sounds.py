@@ -9,11 +9,11 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
 
+from pdrn.audio.corpus import speech
+from pdrn.audio.files import write
 from pdrn.audio.metrics import snr
 from pdrn.audio.quantizers import MidRise
-from pdrn.audio.sample import speech
-from pdrn.audio.writing import write
-from pdrn.restoring.restorer import Restorer
+from pdrn.restoration.restorer import Restorer
 
 BITS = 4
 HEARD_SECONDS = slice(6, 12)

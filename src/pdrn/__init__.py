@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pdrn.restoring.restorer import Restorer, restore
+    from pdrn.restoration.restorer import Restorer, restore
 
 __all__ = ["Restorer", "restore"]
 
@@ -18,7 +18,7 @@ __all__ = ["Restorer", "restore"]
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for, so that importing the package costs nothing."""
     if name in __all__:
-        from pdrn.restoring import restorer
+        from pdrn.restoration import restorer
 
         return getattr(restorer, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

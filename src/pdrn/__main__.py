@@ -4,7 +4,7 @@
 def main() -> None:
     """Run the command line."""
     try:
-        from pdrn.app.cli import main as run
+        from pdrn.cli.main import main as run
 
         run()
     except KeyboardInterrupt:

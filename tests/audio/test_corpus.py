@@ -5,7 +5,7 @@ import soundfile
 from pdrn.audio import metrics
 from pdrn.audio.corpus import SPLITS, Corpus, fetch_festvox_ru, segments
 from pdrn.audio.quantizers import MidRise
-from pdrn.audio.system import AudioError
+from pdrn.errors import AudioError
 
 RATE = 8000
 

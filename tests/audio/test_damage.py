@@ -3,9 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdrn.audio.damage import Clipping, Gaps
-from pdrn.audio.g711 import ALaw, MuLaw
-from pdrn.audio.quantizers import MidRise, MidTread, Truncation
+from pdrn.audio.quantizers import ALaw, Clipping, Gaps, MidRise, MidTread, MuLaw, Truncation
 
 WAVE = np.sin(0.01 * np.arange(4000))
 

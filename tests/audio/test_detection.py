@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdrn.audio.detection import Undetected, detect
-from pdrn.audio.g711 import ALaw, MuLaw
-from pdrn.audio.quantizers import MidRise, MidTread, Truncation
-from pdrn.audio.sample import speech
+from pdrn.audio.corpus import speech
+from pdrn.audio.detection import detect
+from pdrn.audio.quantizers import ALaw, MidRise, MidTread, MuLaw, Truncation
+from pdrn.errors import UndetectedError
 
 SPEECH = speech()[0]
 LOUD = SPEECH[:120000] / np.abs(SPEECH[:120000]).max()
@@ -40,7 +40,7 @@ def test_each_bit_depth_is_detected_exactly(kind, bits):
 
 def bits_left_unclear(observed):
     """What was rounded again to almost the same grid is refused."""
-    with pytest.raises(Undetected):
+    with pytest.raises(UndetectedError):
         detect(observed)
 
 
@@ -150,7 +150,7 @@ def test_g711_whose_offset_is_not_clear_still_has_its_cells():
 
 
 def test_g711_that_was_rounded_again_is_refused():
-    with pytest.raises(Undetected):
+    with pytest.raises(UndetectedError):
         detect(as_16_bit(0.1 * MuLaw().quantize(LOUD)))
 
 
@@ -171,12 +171,12 @@ def test_channels_that_agree_are_detected_together(gain):
     ],
 )
 def test_channels_that_differ_are_refused(left, right):
-    with pytest.raises(Undetected, match="quantized in different ways; split them"):
+    with pytest.raises(UndetectedError, match="quantized in different ways; split them"):
         detect(np.stack([left, right]))
 
 
 def test_a_silent_channel_is_named():
-    with pytest.raises(Undetected, match="channel 1: the samples have 1 different values"):
+    with pytest.raises(UndetectedError, match="channel 1: the samples have 1 different values"):
         detect(np.stack([MidTread(6).quantize(LOUD), 0 * LOUD]))
 
 
@@ -208,7 +208,7 @@ def faded(samples, length):
     ],
 )
 def test_what_was_changed_since_and_stored_on_a_finer_grid_is_refused(samples):
-    with pytest.raises(Undetected, match=r"name the quantizer"):
+    with pytest.raises(UndetectedError, match=r"name the quantizer"):
         detect(samples)
 
 
@@ -280,14 +280,14 @@ def test_outermost_levels_may_have_been_cut_off_unless_full_scale_is_known():
     ],
 )
 def test_what_is_not_quantized_is_refused(samples):
-    with pytest.raises(Undetected, match=r"not quantized"):
+    with pytest.raises(UndetectedError, match=r"not quantized"):
         detect(samples)
 
 
 @given(st.integers(3, 200), st.integers(0, 10**6), st.sampled_from([np.float32, np.float64]))
 def test_random_numbers_are_refused(count, seed, dtype):
     samples = np.random.default_rng(seed).uniform(-1, 1, count).astype(dtype)
-    with pytest.raises(Undetected):
+    with pytest.raises(UndetectedError):
         detect(samples)
 
 
@@ -309,7 +309,7 @@ def test_random_numbers_are_refused(count, seed, dtype):
     ],
 )
 def test_silence_and_too_little_evidence_are_refused_with_the_reason(samples, reason):
-    with pytest.raises(Undetected, match=reason):
+    with pytest.raises(UndetectedError, match=reason):
         detect(samples)
 
 
@@ -391,7 +391,7 @@ SQUARE = 0.25 * np.sign(np.sin(np.arange(16000) * 0.05) + 1e-9)
     ids=["square", "impulses", "two loudnesses"],
 )
 def test_what_jumps_between_few_levels_is_no_rounded_wave(samples):
-    with pytest.raises(Undetected, match=r"[35] different values and jump from one to another"):
+    with pytest.raises(UndetectedError, match=r"[35] different values and jump from one to another"):
         detect(samples)
 
 

@@ -11,12 +11,11 @@ import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdrn.audio.files import Sound, blocks, info, read, resample
+from pdrn.audio.corpus import speech
+from pdrn.audio.files import Sound, blocks, info, read, resample, writer
 from pdrn.audio.frames import cut
 from pdrn.audio.quantizers import MidTread, Truncation
-from pdrn.audio.sample import speech
-from pdrn.audio.system import AudioError
-from pdrn.audio.writing import writer
+from pdrn.errors import AudioError
 
 GENERATOR = np.random.default_rng(0)
 STEREO = GENERATOR.uniform(-1, 1, (3000, 2))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from pdrn.audio.g711 import ALaw, MuLaw
+from pdrn.audio.quantizers import ALaw, MuLaw
 
 ALL_BYTES = np.arange(256, dtype=np.uint8)
 ALL_LINEAR = np.arange(-32768, 32768)

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdrn.audio import metrics
+from pdrn.audio.corpus import speech
 from pdrn.audio.quantizers import MidRise
-from pdrn.audio.sample import speech
 
 GENERATOR = np.random.default_rng(0)
 SPEECHLIKE = GENERATOR.standard_normal(32000) * np.abs(np.sin(np.arange(32000) / 2000))

@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdrn.audio.g711 import ALaw, MuLaw
-from pdrn.audio.quantizers import MidRise, MidTread, Quantizer, Truncation
+from pdrn.audio.quantizers import ALaw, MidRise, MidTread, MuLaw, Quantizer, Truncation
 
 uniform = st.builds(
     lambda kind, bits, step, offset, full_scale: kind(bits, step, offset * (step or 1.0), full_scale),

@@ -3,12 +3,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdrn.app.options import Encoding
 from pdrn.audio.cells import Cells
-from pdrn.audio.g711 import ALaw, MuLaw
-from pdrn.audio.raw import ENCODINGS, RawFormat
-from pdrn.audio.system import AudioError
-from pdrn.audio.writing import settle
+from pdrn.audio.files import ENCODINGS, RawFormat, settle
+from pdrn.audio.quantizers import ALaw, MuLaw
+from pdrn.cli.options import Encoding
+from pdrn.errors import AudioError
 
 PLAIN = [name for name in ENCODINGS if name not in ("mulaw", "alaw")]
 

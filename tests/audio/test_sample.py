@@ -1,8 +1,8 @@
 import numpy as np
 
 from pdrn.audio import metrics
+from pdrn.audio.corpus import speech
 from pdrn.audio.quantizers import MidRise
-from pdrn.audio.sample import speech
 
 
 def test_the_sample_is_half_a_minute_of_loud_16_bit_speech():

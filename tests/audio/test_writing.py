@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdrn.audio.cells import Cells
-from pdrn.audio.files import info, read
-from pdrn.audio.g711 import ALaw, MuLaw
-from pdrn.audio.quantizers import MidRise, MidTread, Truncation
-from pdrn.audio.system import AudioError
-from pdrn.audio.writing import settle, write, writer
+from pdrn.audio.files import info, read, settle, write, writer
+from pdrn.audio.quantizers import ALaw, MidRise, MidTread, MuLaw, Truncation
+from pdrn.errors import AudioError
 
 RATE = 16000
 SUBTYPES = ["PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE"]
@@ -206,7 +204,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, failure):
 )
 def test_a_full_disk_leaves_nothing(tmp_path, name, frames):
     script = (
-        "import resource, sys, numpy, pdrn.audio.writing as w\n"
+        "import resource, sys, numpy, pdrn.audio.files as w\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
         "noise = numpy.random.default_rng(0).uniform(-1, 1, int(sys.argv[2]))\n"
         "try: w.write(sys.argv[1], noise, 16000)\n"
@@ -224,7 +222,7 @@ def test_standard_input_and_output_are_pipes(tmp_path):
     write(tmp_path / "a.flac", samples, RATE)
     script = (
         "from pdrn.audio.files import blocks\n"
-        "from pdrn.audio.writing import writer\n"
+        "from pdrn.audio.files import writer\n"
         "with writer('-', 16000) as put:\n"
         "    for block in blocks('-', 999): put(block.samples)\n"
     )
@@ -289,7 +287,7 @@ def test_no_samples_and_wrong_channels_are_refused(tmp_path):
 
 
 def test_more_than_4_gb_do_not_fit_into_a_wave(tmp_path, monkeypatch):
-    monkeypatch.setattr("pdrn.audio.writing._LARGEST_FILE", 1000)
+    monkeypatch.setattr("pdrn.audio.files._LARGEST_FILE", 1000)
     with pytest.raises(AudioError, match="4 GB do not fit into WAV; write RF64 or FLAC"):
         write(tmp_path / "a.wav", np.zeros(1000), RATE)
     write(tmp_path / "a.rf64", np.zeros(1000), RATE)
@@ -297,7 +295,7 @@ def test_more_than_4_gb_do_not_fit_into_a_wave(tmp_path, monkeypatch):
 
 
 def test_a_wave_that_will_be_longer_than_4_gb_becomes_rf64(tmp_path, monkeypatch):
-    monkeypatch.setattr("pdrn.audio.writing._LARGEST_FILE", 1000)
+    monkeypatch.setattr("pdrn.audio.files._LARGEST_FILE", 1000)
     with writer(tmp_path / "a.wav", RATE, frames=1000) as put:
         put(np.arange(1000) / 1024)
     assert info(tmp_path / "a.wav").format == "RF64"
@@ -306,7 +304,7 @@ def test_a_wave_that_will_be_longer_than_4_gb_becomes_rf64(tmp_path, monkeypatch
 
 @pytest.mark.parametrize(("name", "format"), [("a.aiff", None), ("a.wav", "WAV")])
 def test_what_will_not_fit_is_refused_before_the_first_sample(tmp_path, monkeypatch, name, format):
-    monkeypatch.setattr("pdrn.audio.writing._LARGEST_FILE", 1000)
+    monkeypatch.setattr("pdrn.audio.files._LARGEST_FILE", 1000)
     with (
         pytest.raises(AudioError, match="4 GB do not fit into"),
         writer(tmp_path / name, RATE, frames=1000, format=format),
@@ -339,7 +337,7 @@ def test_a_file_does_not_tell_the_time(tmp_path, name, subtype):
 SAY_ERRORS = (
     "import sys, numpy\n"
     "from pdrn.audio.files import AudioError, read\n"
-    "from pdrn.audio.writing import write, writer\n"
+    "from pdrn.audio.files import write, writer\n"
     "try:\n    {}\n"
     "except AudioError as error: print(error, file=sys.stderr)\n"
 )

@@ -9,7 +9,7 @@ from hypothesis import given
 from tests.convex.laws import FUNCTIONALS, SEPARABLE, SIZE, normal, scales, seeds, steps
 
 from pdrn.convex import L1, L2, Ball, Box, GroupL21, LInf, SquaredL2
-from pdrn.convex.arrays import map_arrays
+from pdrn.convex.backend import map_arrays
 
 each_functional = pytest.mark.parametrize("F", FUNCTIONALS.values(), ids=FUNCTIONALS)
 each_separable = pytest.mark.parametrize("name", SEPARABLE)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.convex.laws import OPERATORS, cells, seeds
 
-import pdrn.convex.solver as solver
+import pdrn.convex.solvers as solver
 from pdrn.convex import (
     DCT,
     Ball,
@@ -26,7 +26,7 @@ from pdrn.convex import (
     solve,
     step_sizes,
 )
-from pdrn.convex.chambolle_pock import steps_of_weight
+from pdrn.convex.solvers import steps_of_weight
 
 ALGORITHMS = {
     "Chambolle-Pock": ChambollePock(),

@@ -28,15 +28,14 @@ from tests.fuzz import fuzz_files
 
 from pdrn.audio.corpus import Corpus
 from pdrn.nets import ConvolutionalMap, Network, PrimalDual
-from pdrn.nets import checkpoint as network_files
-from pdrn.nets.checkpoint import Provenance
-from pdrn.restoring.trained import _read, model_of
-from pdrn.study.config import load
-from pdrn.study.findings import load_example, load_study, save_example, save_study
-from pdrn.study.reproduce import example, table_2
-from pdrn.study.runs import Run, runs_in
-from pdrn.study.tables import Setting
-from pdrn.study.train import train
+from pdrn.nets import files as network_files
+from pdrn.nets.files import Provenance
+from pdrn.reproduction.grid import example, table_2
+from pdrn.reproduction.tables import Setting, load_example, load_study, save_example, save_study
+from pdrn.restoration.registry import _read, model_of
+from pdrn.training.config import load
+from pdrn.training.loop import train
+from pdrn.training.runs import Run, runs_in
 
 MEMORY_BYTES = 4 << 30
 HANG_SECONDS = 20

@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from pdrn.audio.sample import speech
+from pdrn.audio.corpus import speech
 from pdrn.nets import ConvolutionalMap, Network, PrimalDual
-from pdrn.nets import checkpoint as network_files
-from pdrn.nets.checkpoint import Provenance
-from pdrn.study.runs import runs_in
+from pdrn.nets import files as network_files
+from pdrn.nets.files import Provenance
+from pdrn.training.runs import runs_in
 
 HANG_SECONDS = 300
 SIGNS = {"kill": signal.SIGKILL, "interrupt": signal.SIGINT, "terminate": signal.SIGTERM}

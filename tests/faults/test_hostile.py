@@ -13,12 +13,12 @@ import safetensors.numpy
 import soundfile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.app.running import pdrn
+from tests.cli.running import pdrn
 
 import pdrn as package
 from pdrn.nets import ConvolutionalMap, Network, PrimalDual
-from pdrn.nets.checkpoint import METADATA_KEY, Provenance, load, save
-from pdrn.restoring.trained import model_of
+from pdrn.nets.files import METADATA_KEY, Provenance, load, save
+from pdrn.restoration.registry import model_of
 
 EXECUTING = {
     "pickle",

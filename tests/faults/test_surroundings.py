@@ -7,12 +7,12 @@ import time
 from itertools import accumulate
 
 import pytest
-from tests.app.running import pdrn
+from tests.cli.running import pdrn
 from tests.faults.kills import CONFIG, sounds, trained
 
 from pdrn.audio.corpus import Corpus
-from pdrn.study.config import load
-from pdrn.study.train import train
+from pdrn.training.config import load
+from pdrn.training.loop import train
 
 
 @pytest.fixture

@@ -16,16 +16,16 @@ import signal
 import sys
 import traceback
 
-from pdrn.app.cli import main
-from pdrn.study.train import train
+from pdrn.cli.main import main
+from pdrn.training.loop import train
 
 BEFOREHAND = (
-    "pdrn.app.running",
-    "pdrn.app.training",
-    "pdrn.restoring.pretrained",
-    "pdrn.study.report",
-    "pdrn.study.figures",
-    "pdrn.study.reproduce",
+    "pdrn.cli.batch",
+    "pdrn.cli.progress",
+    "pdrn.restoration.registry",
+    "pdrn.reproduction.report",
+    "pdrn.reproduction.figures",
+    "pdrn.reproduction.grid",
 )
 
 

@@ -25,10 +25,9 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from pdrn.audio.detection import Undetected, detect
-from pdrn.audio.files import blocks, read
-from pdrn.audio.system import AudioError
-from pdrn.audio.writing import writer
+from pdrn.audio.detection import detect
+from pdrn.audio.files import blocks, read, writer
+from pdrn.errors import AudioError, UndetectedError
 
 BATCH = 500
 CPU_SECONDS = 10
@@ -202,7 +201,7 @@ def check_cells(sound):
         assert off_grid or not has_cells, f"{sound.subtype} without cells"
     try:
         found = detect(sound.samples)
-    except Undetected:
+    except UndetectedError:
         return "undetected"
     assert found.cells(sound.samples).violation(sound.samples) == 0.0, f"outside of what is detected: {found}"
     return "detected"

@@ -7,13 +7,7 @@ from hypothesis import given, settings
 from tests.convex.laws import FUNCTIONALS, OFFSET, SIZE, cells, normal, seeds
 
 from pdrn.convex import L1, Ball, Box, ChambollePock, Dense, Problem, solve
-from pdrn.nets.blocks import (
-    Activations,
-    MixingBlock,
-    PrimalDualBlock,
-    PrimalDualResidualBlock,
-    unrolled,
-)
+from pdrn.nets.primal_dual import Activations, MixingBlock, PrimalDualBlock, PrimalDualResidualBlock, unrolled
 
 MATRIX = np.random.default_rng(3).standard_normal((SIZE, SIZE))
 SIGMA, TAU = 0.3, 0.1

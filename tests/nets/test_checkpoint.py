@@ -14,7 +14,7 @@ from tests.convex.laws import normal
 from tests.nets.plans import ALL, DENSE, FAMILY, cells_for, disturbed
 
 from pdrn.nets import Network, PrimalDual
-from pdrn.nets.checkpoint import METADATA_KEY, Provenance, load, save
+from pdrn.nets.files import METADATA_KEY, Provenance, load, save
 
 each_plan = pytest.mark.parametrize("plan", ALL.values(), ids=ALL)
 PLAN = FAMILY["convolutional, mix, untied"]
@@ -115,7 +115,7 @@ def test_nothing_is_overwritten_by_surprise(file):
 
 
 def test_loading_needs_no_torch(file):
-    code = f"import sys, pdrn.nets.checkpoint as c; c.load({str(file)!r}); print('torch' in sys.modules)"
+    code = f"import sys, pdrn.nets.files as c; c.load({str(file)!r}); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
@@ -249,6 +249,6 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
 
 
 def test_files_of_networks_need_nothing_of_sound():
-    code = "import sys, pdrn.nets.checkpoint; print({'soundfile', 'soxr', 'torch'} & set(sys.modules))"
+    code = "import sys, pdrn.nets.files; print({'soundfile', 'soxr', 'torch'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

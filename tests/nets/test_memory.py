@@ -9,7 +9,7 @@ import pytest
 FAULTS = """
 import resource, sys
 import numpy as np
-from pdrn.nets.memory import keep_freed_memory
+from pdrn.nets.torch import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
 def work():

@@ -8,7 +8,7 @@ import torch
 from tests.nets.plans import ALL, DENSE, FAMILY, RELATED, cells_for, disturbed
 
 from pdrn.nets import ConvolutionalMap, DenseMap, PrimalDual
-from pdrn.nets.modules import PDN, PDRN, NetworkModule, as_module
+from pdrn.nets.torch import PDN, PDRN, NetworkModule, as_module
 
 each_plan = pytest.mark.parametrize("plan", ALL.values(), ids=ALL)
 

@@ -12,10 +12,10 @@ from tests.nets.plans import ALL, CONVOLUTIONAL, DENSE, FAMILY, WIDE, cells_for,
 from threadpoolctl import threadpool_info
 
 from pdrn.convex import DCT, ChambollePock, Convolution, Dense, dequantization, solve
-from pdrn.nets import ConvolutionalMap, DenseMap, Network, PrimalDual, starts
-from pdrn.nets.modules import NetworkModule, as_module
+from pdrn.nets import ConvolutionalMap, DenseMap, Network, PrimalDual, primal_dual
 from pdrn.nets.related import LearnedPrimalDual
-from pdrn.nets.threads import limited
+from pdrn.nets.runtime import limited
+from pdrn.nets.torch import NetworkModule, as_module
 
 each_plan = pytest.mark.parametrize("plan", ALL.values(), ids=ALL)
 
@@ -42,7 +42,7 @@ def test_every_layer_is_an_iterate_of_the_solver_on_signals(tying, theta, seed, 
     map = CONVOLUTIONAL
     plan = PrimalDual(map, 5, tying=tying, theta=theta)
     K, norm = map.dictionary()
-    weights = starts.chambolle_pock(plan, sigma=3.0)
+    weights = primal_dual.chambolle_pock(plan, sigma=3.0)
     lower, upper = cells(seed, 2, length)
     layers = Network(plan, weights).by_layer(lower, upper)
     for row in range(2):
@@ -302,7 +302,7 @@ def test_the_batch_is_laid_out_with_zeros_between():
 def test_a_wide_network_starts_at_the_dictionary_that_it_is_given():
     K = normal(4, 24, 16)
     plan = PrimalDual(WIDE, 4, theta=1.0)
-    weights = starts.chambolle_pock(plan, sigma=2.0, dictionary=K)
+    weights = primal_dual.chambolle_pock(plan, sigma=2.0, dictionary=K)
     lower, upper = cells(4, 16)
     tau = 1 / (2 * np.linalg.norm(K, 2) ** 2)
     iterate = solve(dequantization(lower, upper, Dense(K)), ChambollePock(2.0, tau), iterations=4).x

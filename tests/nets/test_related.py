@@ -8,7 +8,7 @@ from tests.nets.plans import CONVOLUTIONAL, DENSE, cells_for, disturbed
 
 from pdrn.convex import DCT
 from pdrn.nets import Network, PrimalDual
-from pdrn.nets.architecture import restore
+from pdrn.nets.primal_dual import restore
 from pdrn.nets.related import LISTA, DeepPrimalDual, LearnedPrimalDual, ResidualNetwork, recurrent_proximal
 
 

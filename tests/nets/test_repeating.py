@@ -6,7 +6,7 @@ from tests.nets.plans import CONVOLUTIONAL, DENSE, FAMILY, cells_for, disturbed
 
 from pdrn.nets import Network, PrimalDual
 from pdrn.nets.related import LISTA
-from pdrn.nets.repeating import repeated
+from pdrn.nets.runtime import repeated
 
 ONE_STAGE = {name: plan for name, plan in FAMILY.items() if plan.stages == 1}
 

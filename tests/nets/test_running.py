@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.nets.plans import disturbed
 
 from pdrn.nets import ConvolutionalMap, DenseMap, Network, PrimalDual
-from pdrn.nets.running import RunningNetwork
+from pdrn.nets.runtime import RunningNetwork
 
 MAP = ConvolutionalMap(channels=6, window=12, hop=4)
 

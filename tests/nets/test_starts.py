@@ -5,15 +5,15 @@ import pytest
 import torch
 from tests.nets.plans import CONVOLUTIONAL, DENSE, FAMILY, cells_for
 
-from pdrn.nets import Network, PrimalDual, starts
-from pdrn.nets.modules import NetworkModule
+from pdrn.nets import Network, PrimalDual, primal_dual
+from pdrn.nets.torch import NetworkModule
 
 each_plan = pytest.mark.parametrize("plan", FAMILY.values(), ids=FAMILY)
 
 
 @each_plan
 def test_the_identity_start_changes_nothing_but_learns(plan):
-    weights = starts.identity(plan, np.random.default_rng(0))
+    weights = primal_dual.identity(plan, np.random.default_rng(0))
     lower, upper = cells_for(plan, 1)
     centre = (lower + upper) / 2
     assert np.allclose(Network(plan, weights)(lower, upper), centre, atol=1e-12)
@@ -24,7 +24,7 @@ def test_the_identity_start_changes_nothing_but_learns(plan):
 
 @each_plan
 def test_a_random_start_is_uniform_within_glorots_limits(plan):
-    weights = starts.glorot(plan, np.random.default_rng(0))
+    weights = primal_dual.glorot(plan, np.random.default_rng(0))
     limit = np.sqrt(6 / sum(plan.map.kernel_shape))
     kernels = np.concatenate([part.ravel() for name, part in weights.items() if name[0] in "WVK"])
     assert np.abs(kernels).max() <= limit
@@ -35,7 +35,7 @@ def test_a_random_start_is_uniform_within_glorots_limits(plan):
 
 def test_a_random_start_depends_on_the_generator_alone():
     plan = PrimalDual(DENSE, 2)
-    first, again, other = (starts.glorot(plan, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    first, again, other = (primal_dual.glorot(plan, np.random.default_rng(seed)) for seed in (1, 1, 2))
     assert all(np.array_equal(first[name], again[name]) for name in first)
     assert not np.array_equal(first["W.0"], other["W.0"])
 
@@ -46,7 +46,7 @@ def test_learned_extrapolation_starts_where_it_is_told():
 
 
 def test_memory_starts_at_a_multiple_of_the_identity():
-    weights = starts.chambolle_pock(PrimalDual(CONVOLUTIONAL, 2, "mix"), memory_gain=0.5)
+    weights = primal_dual.chambolle_pock(PrimalDual(CONVOLUTIONAL, 2, "mix"), memory_gain=0.5)
     assert np.array_equal(weights["M.0"], 0.5 * np.eye(10))
 
 
@@ -58,4 +58,4 @@ def test_the_convolutional_dictionary_has_unit_filters():
 
 def test_a_dictionary_of_the_wrong_shape_is_refused():
     with pytest.raises(ValueError, match=r"must have shape \(16, 16\), got \(3, 3\)"):
-        starts.chambolle_pock(PrimalDual(DENSE, 2), dictionary=np.eye(3))
+        primal_dual.chambolle_pock(PrimalDual(DENSE, 2), dictionary=np.eye(3))

@@ -28,10 +28,9 @@ from pdrn.convex import (
     solve,
 )
 from pdrn.nets import DenseMap, Network, PrimalDual, unroll
-from pdrn.nets.checkpoint import Provenance, load, load_unrolled, save
-from pdrn.nets.unrolled import Unrolled
-from pdrn.nets.unrolled_module import UnrolledModule
-from pdrn.nets.unrolling import Unrolling
+from pdrn.nets.files import Provenance, load, load_unrolled, save
+from pdrn.nets.torch import UnrolledModule
+from pdrn.nets.unroll import Unrolled, Unrolling
 
 each_functional = pytest.mark.parametrize("name", FUNCTIONALS)
 each_operator = pytest.mark.parametrize("K", OPERATORS.values(), ids=OPERATORS)
@@ -226,7 +225,7 @@ def test_using_a_network_imports_no_torch(tmp_path):
     code = f"""
 import sys, numpy as np
 from pdrn.convex import DCT, L1, Problem, SquaredL2
-from pdrn.nets.checkpoint import load_unrolled
+from pdrn.nets.files import load_unrolled
 noisy = np.ones(8)
 network, _ = load_unrolled({str(tmp_path / "net.safetensors")!r})
 network(Problem(L1(), SquaredL2().shifted(-noisy), DCT(8), noisy))

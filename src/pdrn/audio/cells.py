@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from pdrn.errors import InputError
+
 FloatArray = NDArray[np.floating[Any]]
 
 _MARGIN = 2.0**-20
@@ -46,11 +48,11 @@ class Cells:
         dtype = np.float32 if lo.dtype == hi.dtype == np.float32 else np.float64
         lo, hi = lo.astype(dtype, copy=False), hi.astype(dtype, copy=False)
         if lo.shape != hi.shape:
-            raise ValueError(
+            raise InputError(
                 f"lo and hi need one shape, got {lo.shape} and {hi.shape}; pass one cell per sample"
             )
         if not np.all(lo <= hi) or (lo.size and not (lo.max() < np.inf and hi.min() > -np.inf)):
-            raise ValueError(
+            raise InputError(
                 "every cell needs lo <= hi, no NaN and a number inside; check how lo and hi were made"
             )
         for name, ends in zip(("lo", "hi"), frozen(lo, hi), strict=True):
@@ -80,7 +82,7 @@ class Cells:
         """Return the points of the cells that are nearest to the samples, refusing NaN."""
         x = self._matched(samples)
         if np.isnan(x).any():
-            raise ValueError("a sample is NaN and no point of a cell is nearest to it; check what made it")
+            raise InputError("a sample is NaN and no point of a cell is nearest to it; check what made it")
         return np.asarray(np.clip(x, self.lo, self.hi))
 
     def settle(self, samples: ArrayLike) -> FloatArray:
@@ -152,14 +154,14 @@ class Cells:
         any float32 put in its place would be a claim that the data does not support.
         """
         if np.dtype(dtype) not in (np.float32, np.float64):
-            raise ValueError(f"cells are float32 or float64, not {np.dtype(dtype)}")
+            raise InputError(f"cells are float32 or float64, not {np.dtype(dtype)}")
         with np.errstate(over="ignore"):
             lo, hi = self.lo.astype(dtype), self.hi.astype(dtype)
             lo = np.where(lo < self.lo, np.nextafter(lo, np.inf, dtype=dtype), lo)
             hi = np.where(hi > self.hi, np.nextafter(hi, -np.inf, dtype=dtype), hi)
         empty = ~((lo <= hi) & (lo < np.inf) & (hi > -np.inf))
         if empty.any():
-            raise ValueError(
+            raise InputError(
                 f"{np.count_nonzero(empty)} of {empty.size} cells hold no {np.dtype(dtype)}; keep float64"
             )
         return Cells(lo, hi)
@@ -168,7 +170,7 @@ class Cells:
         """Return the samples as an array, refusing another shape than the cells'."""
         x = np.asarray(samples)
         if x.shape != self.shape:
-            raise ValueError(
+            raise InputError(
                 f"samples of shape {x.shape} do not match cells of shape {self.shape}; pass one per cell"
             )
         return x

@@ -9,16 +9,18 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib.resources import as_file, files
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from pdrn.audio.cells import FloatArray
 from pdrn.audio.files import SUFFIXES, info, read, resample
 from pdrn.audio.frames import cut
-from pdrn.audio.system import AudioError, sha256
+from pdrn.errors import AudioError, InputError
+from pdrn.storage import sha256
 
 SPLITS = ("train", "dev", "test")
 _SPLIT_OF_FOLDER = {name: name for name in SPLITS} | dict.fromkeys(("val", "valid", "validation"), "dev")
@@ -131,7 +133,7 @@ class Corpus:
     def split(self, name: str) -> tuple[Entry, ...]:
         """Return the files of "train", "dev" or "test"."""
         if name not in SPLITS:
-            raise ValueError(f"the splits are {', '.join(SPLITS)}; there is no {name!r}")
+            raise InputError(f"the splits are {', '.join(SPLITS)}; there is no {name!r}")
         return tuple(entry for entry in self.entries if entry.split == name)
 
     @property
@@ -196,7 +198,7 @@ def segments(
     """
     counts = np.array([max(len(signal) - segment_length + 1, 0) for signal in signals], dtype=np.int64)
     if segment_length < 1 or counts.sum() == 0:
-        raise ValueError(f"no signal has {segment_length} samples; shorten the segments")
+        raise InputError(f"no signal has {segment_length} samples; shorten the segments")
     ends = counts.cumsum()
     drawn = generator.integers(ends[-1], size=count)
     which = np.searchsorted(ends, drawn, side="right")
@@ -276,3 +278,19 @@ def _random_split(paths: list[str], seed: int) -> dict[str, str]:
         first_test = names.index("test")
         names[first_test if first_test == 1 else first_test - 1] = "dev"
     return {path: name for index, name in zip(order, names, strict=True) for path in groups[index]}
+
+
+def speech() -> tuple[NDArray[np.float64], int]:
+    """Return 32 s of synthetic speech as samples in [-1, 1] and their rate, 16000 Hz.
+
+    `data/README.md` beside the recording says how it was made and what may be done with it: anything.
+
+    Examples
+    --------
+    >>> samples, sample_rate_hz = speech()
+    >>> samples.ndim, sample_rate_hz
+    (1, 16000)
+    """
+    with as_file(files("pdrn.audio") / "data" / "speech.flac") as path:
+        sound = read(path)
+    return sound.samples, sound.sample_rate_hz

@@ -25,24 +25,208 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pdrn.audio.cells import Cells
-from pdrn.audio.evidence import companding_of, flaw, never_rounded, zero_is_silence
-from pdrn.audio.g711 import ALaw, MuLaw
-from pdrn.audio.grids import Grid, Values, fit, stored_grid
-from pdrn.audio.quantizers import MidRise, MidTread, numbers
+from pdrn.audio.quantizers import ALaw, MidRise, MidTread, MuLaw, numbers
+from pdrn.errors import InputError, UncertainError, UndetectedError
+
+Values = NDArray[np.float64]
+
+_MOST_STEPS = 1 << 24
+_LEAST_STEP = 15  # in units of the rounding: keeps the sum of all errors under a quarter of a step
+_MOST_SKIPPED = 8  # try steps down to this fraction of the smallest distance between two values
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Levels `level` + step * whole number, the samples off by `tolerance` and stored with `rounding`."""
+
+    step: float
+    level: float
+    tolerance: float
+    rounding: float
+    doubt: float
+    """The chance that values without such a step seem to have it."""
+
+
+def stored_grid(values: Values, codes: NDArray[np.int64], bits: int) -> Grid | None:
+    """Tell the grid of samples that lie on the grid of PCM with these codes, None where they have no step."""
+    distances = np.diff(codes)
+    factor = int(np.gcd.reduce(distances))
+    lsb = 2.0 ** (1 - bits)
+    if factor > 1:
+        aligned = codes[0] % factor in (0, factor / 2)
+        doubt = float(factor) ** (2 - len(codes)) * (2 / factor if aligned else 1.0)
+        return Grid(factor * lsb, float(values[0]), 0.0, lsb / 2, doubt)
+    if distances.min() == 1:
+        neighbours = int(np.count_nonzero(distances == 1))  # each speaks against any coarser step
+        return Grid(lsb, float(values[0]), 0.0, 0.0, 2.0**-neighbours)
+    return fit(values, lsb / 2)
+
+
+def fit(values: Values, rounding: float) -> Grid | None:
+    """Fit value = level_0 + step * whole number, each off by `rounding` at most, None where that fails."""
+    differences = np.diff(values)
+    ordered = np.sort(differences)
+    for skipped in range(1, _MOST_SKIPPED + 1):
+        if ordered[0] < _LEAST_STEP * rounding * skipped:
+            return None
+        step = _refined_step(ordered, ordered[0] / skipped)
+        numbers = np.concatenate([[0.0], np.cumsum(np.rint(differences / step))])
+        centred = numbers - numbers.mean()
+        step = float(centred @ values / (centred @ centred))
+        first = float(values.mean() - step * numbers.mean())
+        if numbers[-1] > _MOST_STEPS:
+            return None
+        error = np.abs(values - first - step * numbers).max()
+        if error <= 2 * rounding:
+            doubt = min(_MOST_SKIPPED * (4 * rounding / step) ** (len(values) - 2), 1.0)
+            return Grid(step, first, 2 * rounding, rounding, doubt)
+    return None
+
+
+def _refined_step(ordered: Values, step: float) -> float:
+    """Return the step that ever larger differences are multiples of, each counted with the step so far."""
+    reach = 1.5 * ordered[0]
+    while True:
+        within = ordered[ordered <= reach]
+        step = float(within.sum() / np.rint(within / step).sum())
+        if len(within) == len(ordered):
+            return step
+        reach = max(2 * reach, ordered[len(within)])
+
+
+Places = NDArray[np.int64]
+Counts = NDArray[np.intp]
+
+_NEARLY_ALL = 0.999
+_PRIMES = (2, 3, 5, 7, 11, 13)
+_DENSE = 30  # a level that a dense part of the histogram reaches this often is not missed by chance
+_LEAST_LEVELS = 4  # fewer may be odd by chance
+_MOST_HOLES = 0.02
+_MOST_ROUGHNESS = 0.25
+_STRETCHES = (1, 2, 4, 8)
+_AMBIGUOUS = 0.4
+
+
+def companding_of(places: Places, full_scale: bool) -> tuple[MuLaw | ALaw | None, NDArray[np.float64], float]:
+    """Find the G.711 outputs that these places are, after any gain and shift.
+
+    Returns
+    -------
+    law : MuLaw, ALaw or None
+    levels : array
+        The law's output for each place.
+    doubt : float
+        The chance that places on a uniform grid all are such outputs.
+    """
+    codes = np.arange(256)
+    best: tuple[MuLaw | ALaw | None, NDArray[np.float64], float] = (None, np.empty(0), 0.5)
+    for law, unit in (
+        (MuLaw(full_scale, any_encoder=True), 8192),
+        (ALaw(full_scale, any_encoder=True), 4096),
+    ):
+        outputs, first = np.unique(np.rint(law.levels(codes) * unit).astype(np.int64), return_index=True)
+        widths = 2 * type(law)().cells(codes[first]).radius * unit
+        width_at = np.zeros(outputs[-1] - outputs[0] + 1)
+        width_at[outputs - outputs[0]] = np.minimum(widths, unit)
+        for stretch in _STRETCHES:
+            wanted = stretch * (places - places[0])
+            starts = outputs[outputs + wanted[-1] <= outputs[-1]] - outputs[0]
+            if len(places) > len(outputs) or not len(starts):
+                continue
+            found = width_at[starts[:, None] + wanted]
+            matches = np.flatnonzero((found > 0).all(axis=1))
+            matching = found[matches]
+            if not len(matches) or (matching == matching[:, :1]).all(axis=1).any():
+                continue  # no such outputs, or a stretch where the law is uniform
+            chances = np.minimum(stretch / matching[0], 1.0)
+            doubt = float(np.prod(chances)) * len(outputs) * len(_STRETCHES)
+            if (matching != matching[0]).any():
+                doubt = max(doubt, _AMBIGUOUS)  # the cells depend on which outputs they are
+            if doubt < best[2]:
+                levels = (starts[matches[0]] + wanted + outputs[0]) / unit
+                best = (law, levels, doubt)
+    return best
+
+
+def zero_is_silence(places: Places, counts: Counts, at_zero: NDArray[np.bool_]) -> bool:
+    """Tell whether zero was put in among the levels of a mid-rise quantizer, of which it is none.
+
+    All other levels are then odd numbers of half steps from it. Those of a quantizer that has zero would be
+    even ones too, unless there are next to none.
+    """
+    others = ~at_zero
+    if at_zero.sum() != 1 or others.sum() < _LEAST_LEVELS:
+        return False
+    is_odd = (places[others] - places[at_zero]) % 2 == 1
+    return bool(is_odd.all()) and counts[others].sum() >= _DENSE * others.sum()
+
+
+def never_rounded(samples: NDArray[np.float64]) -> bool:
+    """Tell whether samples on few levels are a square wave's or clicks rather than a rounded wave's."""
+    return _jump(samples) or _click(samples)
+
+
+def _jump(samples: NDArray[np.float64]) -> bool:
+    """Tell whether samples mostly go from one of few levels to another that is not the next.
+
+    Rounded waves do not, and square waves do. Zero among four other levels may be silence that was put in.
+    """
+    without_zero = samples[samples != 0]
+    for heard in (samples, without_zero) if len(np.unique(without_zero)) > 3 else (samples,):
+        moves = np.abs(np.diff(np.unique(heard, return_inverse=True)[1]))
+        if np.count_nonzero(moves > 1) <= np.count_nonzero(moves == 1):
+            return False
+    return True
+
+
+def _click(samples: NDArray[np.float64]) -> bool:
+    """Tell whether samples leave the usual one of three levels for one at a time mostly, as clicks do."""
+    values, counts = np.unique(samples, return_counts=True)
+    if len(values) != 3:
+        return False
+    away = samples != values[counts.argmax()]
+    begins = np.count_nonzero(away[1:] & ~away[:-1])
+    return bool(np.count_nonzero(away) < 1.5 * begins)
+
+
+def flaw(places: Places, counts: Counts) -> str | None:
+    """Return what speaks against a uniform quantizer with these levels, None if nothing does.
+
+    The level that occurs most often is left out: silence says nothing.
+    """
+    others = np.arange(len(places)) != counts.argmax()
+    from_mode = places[others] - places[counts.argmax()]
+    rest = counts[others]
+    for prime in _PRIMES:
+        share = rest[from_mode % prime == 0].sum() / rest.sum()
+        if _NEARLY_ALL <= share < 1:
+            return f"nearly all samples, but not all, lie on a grid at least {prime} times as coarse"
+    # The middle half of the samples, level by level.
+    reached = rest.cumsum() / rest.sum()
+    low, high = from_mode[np.searchsorted(reached, [0.25, 0.75])]
+    if high - low < 8 or rest.sum() < _DENSE * 8:
+        return None
+    middle = np.zeros(high - low + 1)
+    inside = (low <= from_mode) & (from_mode <= high)
+    middle[from_mode[inside] - low] = rest[inside]
+    if low <= 0 <= high:
+        middle = np.delete(middle, -low)
+    around = np.minimum(np.maximum.accumulate(middle), np.maximum.accumulate(middle[::-1])[::-1])
+    holes = np.mean((around >= _DENSE) & (middle < around / 10))
+    if holes > _MOST_HOLES:
+        return f"{holes:.0%} of the most used levels are hardly used, as after a change of gain or a fade"
+    often = np.log(middle[1:-1] + 1) - np.log((middle[:-2] + 1) * (middle[2:] + 1)) / 2
+    often = np.abs(often[middle[1:-1] >= 3 * _DENSE])
+    if len(often) >= 20 and np.median(often) > _MOST_ROUGHNESS:
+        return "neighbouring levels are not used equally often, as after a change of gain or mixing"
+    return None
+
 
 LEAST_CONFIDENCE = 0.99
 
 _STORED_BITS = (8, 16, 24)
 _FEW_LEVELS = 8  # that many may be equally far apart in sounds that were never rounded
 _MOST_LEVELS = 1 << 17
-
-
-class Undetected(ValueError):
-    """No quantizer can be told from the samples, and the reason."""
-
-
-class Unsure(Undetected):
-    """Too few levels occur to tell a quantizer; none of them speaks against one."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +313,7 @@ class Detection:
         codes = law.encode((samples - self.shift) / self.gain)
         off_grid = np.abs(samples - self.shift - self.gain * law.levels(codes)) > self.slack
         if off_grid.any():
-            raise ValueError(f"{samples[off_grid][0]} is no level of {self.kind}; detect this part apart")
+            raise InputError(f"{samples[off_grid][0]} is no level of {self.kind}; detect this part apart")
         cells = law.cells(codes)
         lo, hi = cells.lo, cells.hi
         if self.full_scale:  # the outermost cells hold all that is louder
@@ -149,8 +333,9 @@ def detect(samples: ArrayLike, full_scale: bool = False) -> Detection:
 
     Raises
     ------
-    Undetected
-        If the samples are not quantized, or their channels differ; `Unsure` if they are silent, or too few.
+    UndetectedError
+        If the samples are not quantized, or their channels differ. An `UncertainError` if they are silent or
+        too few.
 
     Examples
     --------
@@ -160,23 +345,23 @@ def detect(samples: ArrayLike, full_scale: bool = False) -> Detection:
     """
     array = np.asarray(samples, dtype=np.float64)
     if array.ndim not in (1, 2):
-        raise Undetected(f"need (frames,) or (channels, frames), got shape {array.shape}; reshape it")
+        raise UndetectedError(f"need (frames,) or (channels, frames), got shape {array.shape}; reshape it")
     if array.ndim == 1 or len(array) == 1:
         return _detect_channel(array.ravel(), full_scale)
     channels, refusals = [], []
     for index, channel in enumerate(array):
         try:
             channels.append(_detect_channel(channel, full_scale))
-        except Undetected as reason:
+        except UndetectedError as reason:
             refusals.append(type(reason)(f"channel {index}: {reason}"))
     if refusals:
-        raise min(refusals, key=lambda refusal: isinstance(refusal, Unsure))
+        raise min(refusals, key=lambda refusal: isinstance(refusal, UncertainError))
     try:
         together = _detect_channel(array.ravel(), full_scale)
-    except Undetected:
+    except UndetectedError:
         together = None
     if together is None or not all(_agree(found, together) for found in channels):
-        raise Undetected("the channels were quantized in different ways; split them, and restore each")
+        raise UndetectedError("the channels were quantized in different ways; split them, and restore each")
     return together
 
 
@@ -190,18 +375,18 @@ def _agree(channel: Detection, together: Detection) -> bool:
 def _detect_channel(samples: Values, full_scale: bool) -> Detection:
     values, counts = np.unique(samples, return_counts=True)
     if not np.isfinite(values).all():
-        raise Undetected("a sample is NaN or infinite; repair the input first")
+        raise UndetectedError("a sample is NaN or infinite; repair the input first")
     if len(values) < 3:
-        raise Unsure(
+        raise UncertainError(
             f"the samples have {len(values)} different values, which fit any step; name the quantizer"
         )
     largest = float(np.abs(values).max())
     if not 1e-30 < largest < 1e30:
-        raise Undetected(f"a peak of {largest:.3g} is no sound's; scale the samples to about 1")
+        raise UndetectedError(f"a peak of {largest:.3g} is no sound's; scale the samples to about 1")
     grid = _grid_of(values, largest)
     coarser_than_stored = grid.rounding > 0
     if coarser_than_stored and len(values) <= _FEW_LEVELS and never_rounded(samples):
-        raise Undetected(
+        raise UndetectedError(
             f"the samples have {len(values)} different values and jump from one to another, as square waves "
             "and clicks do, which were never rounded; name the quantizer if these were"
         )
@@ -214,18 +399,18 @@ def _grid_of(values: Values, largest: float) -> Grid:
         if largest <= 1 << 16 and (codes == np.rint(codes)).all():
             grid = stored_grid(values, codes.astype(np.int64), bits)
             if grid is None:
-                raise Undetected(
+                raise UndetectedError(
                     f"the {bits}-bit codes are never neighbours but have no common step; name the quantizer"
                 )
             return grid
     if len(values) > _MOST_LEVELS:
-        raise Undetected(
+        raise UndetectedError(
             f"the samples have {len(values)} different values and no step; they are not quantized"
         )
     exact_in_float32 = (values == values.astype(np.float32)).all()
     found = fit(values, largest * 2.0 ** (-23 if exact_in_float32 else -47))
     if found is None:
-        raise Undetected("the values have no common step; they are not quantized, or were changed since")
+        raise UndetectedError("the values have no common step; they are not quantized, or were changed since")
     return found
 
 
@@ -256,10 +441,10 @@ def _judge(grid: Grid, values: Values, counts: NDArray[np.intp], full_scale: boo
     else:
         reason = flaw(places, counts)
         if reason:
-            raise Undetected(f"{reason}; name the quantizer")
+            raise UndetectedError(f"{reason}; name the quantizer")
         found = _describe(grid, values, full_scale)
     if found.confidence < LEAST_CONFIDENCE:
-        raise Unsure(
+        raise UncertainError(
             f"the best guess, {found.kind} with {found.effective_bits} bits, has a confidence of only "
             f"{found.confidence:.3f}; use a longer recording, or name the quantizer"
         )
@@ -285,7 +470,7 @@ def _describe(grid: Grid, values: Values, full_scale: bool) -> Detection:
     if step == 2.0**exponent and offset == 0:
         bits = max(bits, min(1 - exponent, 32))  # full scale is 1 unless the samples reach beyond
     if bits > 32:
-        raise Undetected(f"the samples lie {reach:.0f} steps from zero; remove their offset first")
+        raise UndetectedError(f"the samples lie {reach:.0f} steps from zero; remove their offset first")
     quantizer = quantizer_type(bits, step, offset)
     error = np.abs(quantizer.levels(codes.astype(np.int64)) - values).max()
     rounded = tolerance > 1e-9 * step or step != 2.0**exponent or kind == "shifted"

@@ -1,8 +1,7 @@
-"""Files: sound in, with the cells that its stored codes stand for.
+"""Audio files: read, write, block by block; raw PCM; checks of containers.
 
 Files and pipes are read block by block; a pipe is first copied to a temporary file on disk, since most
-formats cannot be read without going back and forth. Whatever is wrong with the input, the answer is one
-`AudioError`.
+formats cannot be read without seeking. Output is written whole or not at all, and never leaves its cells.
 """
 
 from __future__ import annotations
@@ -10,21 +9,124 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, BinaryIO
+from pathlib import Path
+from typing import Any, BinaryIO, final
 
 import numpy as np
 import soundfile
 import soxr
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from pdrn.audio.cells import Cells
-from pdrn.audio.containers import fault, is_known
-from pdrn.audio.g711 import ALaw, MuLaw
-from pdrn.audio.quantizers import MidTread, Truncation
-from pdrn.audio.system import AudioError, standard_input, unnamed_file, why
+from pdrn.audio.cells import Cells, FloatArray
+from pdrn.audio.quantizers import ALaw, MidTread, MuLaw, Truncation
+from pdrn.errors import AudioError, InputError, system_reason
+from pdrn.storage import Target, atomic_write, standard_input, temporary_file
+
+_MOST_CHUNKS = 10_000
+
+
+def _is_unknown(length: int) -> bool:
+    """Tell whether this is what writers to a pipe put where they cannot know the size yet."""
+    return length == 0 or length >= 0xFFFF_F000 or 0x7FFF_F000 <= length <= 0x8000_0000
+
+
+def is_known(start: bytes) -> bool:
+    """Tell whether a file that starts with these bytes, four or more, may be a sound file."""
+    return start[:4] in _PROMISES
+
+
+def fault(file_descriptor: int) -> str | None:
+    """Return what is wrong with a sound file and what to do about it, None if nothing seems to be.
+
+    Promises that cannot be told, such as those of a file written to a pipe, count as kept.
+    """
+    size = os.fstat(file_descriptor).st_size
+    promise = _PROMISES.get(os.pread(file_descriptor, 4, 0))
+    if promise is None:
+        return "is no WAV, AIFF, AU, FLAC or Ogg file; convert it to one of these"
+    try:
+        missing = promise(file_descriptor, size) - size
+    except _DamagedError as damage:
+        return f"is damaged, {damage}; get it again"
+    return f"is cut off, {missing} bytes or more are missing; get the whole file" if missing > 0 else None
+
+
+class _DamagedError(Exception):
+    """What is damaged about a file."""
+
+
+def _chunks(data_chunk: bytes, byte_order: str) -> Callable[[int, int], int]:
+    """Return a function that walks over chunks to the end of the one with the samples."""
+
+    def promised_size(file_descriptor: int, size: int) -> int:
+        position = 12
+        for _ in range(_MOST_CHUNKS):
+            head = os.pread(file_descriptor, 8, position)
+            if len(head) < 8:
+                return 0
+            if head[:4] == b"\0\0\0\0":
+                raise _DamagedError("there are zeros instead of a chunk")
+            (length,) = struct.unpack(byte_order + "I", head[4:])
+            if head[:4] == data_chunk:
+                return 0 if _is_unknown(length) else position + 8 + length
+            position += 8 + length + length % 2
+        raise _DamagedError(f"there are no samples after {_MOST_CHUNKS} chunks")
+
+    return promised_size
+
+
+def _rf64(file_descriptor: int, size: int) -> int:
+    """Return the size of the whole that the ds64 chunk declares."""
+    head = os.pread(file_descriptor, 28, 0)
+    declared = struct.unpack("<Q", head[20:28])[0] if len(head) == 28 and head[12:16] == b"ds64" else 0
+    return 0 if declared in (0, 2**64 - 1) else int(declared) + 8
+
+
+def _nothing(file_descriptor: int, size: int) -> int:
+    return 0
+
+
+def _au(file_descriptor: int, size: int) -> int:
+    head = os.pread(file_descriptor, 12, 0)
+    if len(head) < 12:
+        return 12
+    offset, length = struct.unpack(">II", head[4:])
+    return 0 if _is_unknown(length) else int(offset) + int(length)
+
+
+def _ogg(file_descriptor: int, size: int) -> int:
+    """Return one byte too many unless the pages follow one another to one flagged as the stream's end."""
+    position, ended = 0, False
+    expected: dict[bytes, int] = {}
+    while position < size:
+        page = os.pread(file_descriptor, 27 + 255, position)
+        if len(page) < 27 or len(page) < 27 + page[26]:
+            return size + 1
+        if page[:4] != b"OggS":
+            raise _DamagedError(f"there is no page at byte {position}")
+        stream, number = page[14:18], int.from_bytes(page[18:22], "little")
+        if number != expected.get(stream, 0):
+            raise _DamagedError(f"page {expected.get(stream, 0)} is missing")
+        expected[stream] = number + 1
+        ended = bool(page[5] & 4)
+        position += 27 + page[26] + sum(page[27 : 27 + page[26]])
+    return position if ended else size + 1
+
+
+_PROMISES: dict[bytes, Callable[[int, int], int]] = {
+    b"RIFF": _chunks(b"data", "<"),
+    b"RIFX": _chunks(b"data", ">"),
+    b"FORM": _chunks(b"SSND", ">"),
+    b"RF64": _rf64,
+    b".snd": _au,
+    b"fLaC": _nothing,
+    b"OggS": _ogg,
+}
+
 
 Source = str | os.PathLike[str] | BinaryIO
 StoredQuantizer = MidTread | MuLaw | ALaw
@@ -142,7 +244,7 @@ def blocks(source: Source, block_length: int = 65536, *, gaps: bool = False) -> 
     The errors of `read` come when the place is reached. With `gaps`, NaN is none: it marks missing samples.
     """
     if block_length < 1:
-        raise ValueError(f"a block needs at least one frame, got {block_length}")
+        raise InputError(f"a block needs at least one frame, got {block_length}")
     return _blocks(source, block_length, gaps)
 
 
@@ -204,7 +306,7 @@ def _opened(source: Source) -> Iterator[tuple[str, soundfile.SoundFile, Info]]:
         try:
             reason = fault(stream.fileno())
         except OSError as error:
-            raise AudioError(f"{name} cannot be read: {why(error)}; get it again") from error
+            raise AudioError(f"{name} cannot be read: {system_reason(error)}; get it again") from error
         if reason:
             raise AudioError(f"{name} {reason}")
         try:
@@ -233,7 +335,7 @@ def _seekable(source: Source) -> Iterator[tuple[str, BinaryIO]]:
         try:
             stream: BinaryIO = open(name, "rb")  # noqa: SIM115 (closed below)
         except (OSError, ValueError) as error:
-            raise AudioError(f"{name} cannot be opened: {why(error)}; check its name") from error
+            raise AudioError(f"{name} cannot be opened: {system_reason(error)}; check its name") from error
         with stream, _seekable(stream) as (_, seekable):
             yield name, seekable
         return
@@ -250,7 +352,7 @@ def _seekable(source: Source) -> Iterator[tuple[str, BinaryIO]]:
 
 @contextmanager
 def _temporary_copy(source: BinaryIO, name: str) -> Iterator[BinaryIO]:
-    with unnamed_file() as copy:
+    with temporary_file() as copy:
         try:
             start = b""
             while len(start) < 4 and (more := source.read(4 - len(start))):
@@ -262,7 +364,7 @@ def _temporary_copy(source: BinaryIO, name: str) -> Iterator[BinaryIO]:
             copy.seek(0)
         except (OSError, ValueError) as error:
             raise AudioError(
-                f"{name} cannot be copied to a temporary file: {why(error)}; name a file on disk"
+                f"{name} cannot be copied to a temporary file: {system_reason(error)}; name a file on disk"
             ) from error
         yield copy
 
@@ -280,3 +382,359 @@ def _next_block(file: soundfile.SoundFile, block_length: int, name: str, done: i
         return block
     except soundfile.SoundFileError as error:
         raise AudioError(f"{name} is damaged or cut off after frame {done}; get the whole file") from error
+
+
+Put = Callable[..., None]
+
+FORMAT_OF_SUFFIX = {
+    ".wav": "WAV",
+    ".rf64": "RF64",
+    ".aif": "AIFF",
+    ".aiff": "AIFF",
+    ".au": "AU",
+    ".snd": "AU",
+    ".flac": "FLAC",
+}
+_BYTES = {"FLOAT": 4, "DOUBLE": 8} | {subtype: bits // 8 for subtype, bits in PCM_BITS.items()}
+_LARGEST_FILE = 0xFFFF_0000  # what 32-bit sizes in a WAV, AIFF or AU header can count, with room for the rest
+_MOST_CHANNELS = 1024
+
+
+def settle(samples: ArrayLike, cells: Cells | None = None, subtype: str = "PCM_24") -> NDArray[np.float64]:
+    """Return the samples as a file of this subtype would hold them: on its grid, and inside the cells.
+
+    Parameters
+    ----------
+    samples : array_like
+        In [-1, 1] for the PCM subtypes, unless cells say where they belong.
+    cells : Cells, optional
+        Of the samples' shape. Each sample goes to the nearest point of the grid that lies in its cell; a
+        cell's upper end belongs to its neighbour, so that what is written has its code again.
+    subtype : str
+        PCM_S8, PCM_U8, PCM_16, PCM_24, PCM_32, FLOAT or DOUBLE.
+
+    Raises
+    ------
+    AudioError
+        If a cell holds no point of the grid, or a sample cannot be stored.
+
+    Examples
+    --------
+    >>> settle([0.3], Cells([0.301], [0.4]), "PCM_U8") * 128
+    array([39.])
+    """
+    x = _real(samples)
+    if subtype not in _BYTES:
+        raise AudioError(f"{subtype} output may leave the cells; choose one of {', '.join(_BYTES)}")
+    if not np.isfinite(x).all():
+        raise AudioError("a sample is NaN or infinite and cannot be written; check what made it")
+    if cells is not None and cells.shape != x.shape:
+        raise AudioError(
+            f"samples of shape {x.shape} do not match cells of shape {cells.shape}; pass one each"
+        )
+    if subtype in PCM_BITS:
+        return _settle_pcm(x, cells, subtype)
+    with np.errstate(over="ignore"):
+        stored = x.astype(np.float32) if subtype == "FLOAT" else x
+    if cells is not None:
+        try:
+            stored = cells.astype(stored.dtype).settle(stored)
+        except ValueError as error:
+            raise AudioError(f"FLOAT is too coarse: {error} and write DOUBLE") from error
+    if not np.isfinite(stored).all():
+        raise AudioError(f"a sample is too large for {subtype} output; write DOUBLE")
+    return stored.astype(np.float64)
+
+
+def _real(samples: ArrayLike) -> NDArray[np.float64]:
+    array = np.asarray(samples)
+    if array.dtype.kind not in "fiub":
+        raise AudioError(f"samples need real numbers, got {array.dtype}; convert them first")
+    return array.astype(np.float64, copy=False)
+
+
+def _settle_pcm(x: NDArray[np.float64], cells: Cells | None, subtype: str) -> NDArray[np.float64]:
+    scale = 2.0 ** (PCM_BITS[subtype] - 1)
+    inside = x if cells is None else cells.project(x)
+    if x.size and np.abs(inside).max() > 1:
+        raise AudioError(
+            f"a sample of {np.abs(inside).max():.6g} is beyond full scale; write FLOAT, or turn it down"
+        )
+    if cells is None:
+        return np.clip(np.rint(x * scale), -scale, scale - 1) / scale
+    lo, hi = cells.lo.astype(np.float64) * scale, cells.hi.astype(np.float64) * scale
+    first, last = np.ceil(lo), np.floor(hi)
+    last -= (last == hi) & (lo < hi)
+    first += (first == lo) & (first < last)  # neither end: then it rounds back whichever way ties go
+    first, last = np.maximum(first, -scale), np.minimum(last, scale - 1)
+    empty = np.count_nonzero(first > last)
+    if empty:
+        raise AudioError(
+            f"{empty} of {x.size} cells hold no {subtype} value; write a deeper subtype, such as FLOAT"
+        )
+    return np.clip(np.rint(x * scale), first, last) / scale
+
+
+def write(
+    target: Target,
+    samples: ArrayLike,
+    sample_rate_hz: int,
+    cells: Cells | None = None,
+    *,
+    subtype: str = "PCM_24",
+    format: str | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Write a sound file, whole or not at all.
+
+    Parameters
+    ----------
+    target : str or path
+        "-" stands for standard output.
+    samples : array_like, shape (frames,) or (channels, frames)
+    sample_rate_hz : int
+    cells : Cells, optional
+        Where the samples have to stay; see `settle`.
+    subtype : str
+        How deep each sample is stored; see `settle`.
+    format : str, optional
+        WAV, RF64, AIFF, AU or FLAC; by the target's suffix unless given, WAV for standard output.
+    overwrite : bool
+        Replace a file that is there already, instead of refusing.
+    """
+    samples = _real(samples)
+    if samples.ndim == 2 and len(samples) > max(samples.shape[1], 8):
+        raise AudioError(f"need (channels, frames), got shape {samples.shape}; transpose it")
+    channels = len(samples) if samples.ndim == 2 else 1
+    options: dict[str, Any] = {"subtype": subtype, "format": format, "overwrite": overwrite}
+    with writer(target, sample_rate_hz, channels, **options) as put:
+        put(samples, cells)
+
+
+@contextmanager
+def writer(
+    target: Target,
+    sample_rate_hz: int,
+    channels: int = 1,
+    frames: int | None = None,
+    *,
+    subtype: str = "PCM_24",
+    format: str | None = None,
+    overwrite: bool = False,
+    check: Callable[[BinaryIO], None] | None = None,
+) -> Iterator[Put]:
+    """Write a sound file block by block: yields a function that takes samples and, optionally, cells.
+
+    The file appears under its name when the block of code ends well, and never otherwise. Parameters are
+    those of `write`. Where it is known beforehand how many `frames` there will be, what is too long for a
+    format is refused at once, and a WAV file is written as RF64, its form for more than 4 GB.
+    A `check` looks at the complete file before it has its name, and may raise.
+    """
+    chosen = format or format_of(target)
+    _check_output(chosen, subtype, sample_rate_hz, channels)
+    if format is None and chosen == "WAV" and not _fits(frames or 0, channels, chosen, subtype):
+        chosen = "RF64"
+    format = chosen
+    _check_length(frames or 0, channels, format, subtype)
+    with atomic_write(target, overwrite) as stream:
+        try:
+            file = soundfile.SoundFile(
+                stream.fileno(),
+                "w",
+                int(sample_rate_hz),
+                int(channels),
+                subtype,
+                format=format,
+                closefd=False,
+            )
+        except (soundfile.SoundFileError, TypeError, ValueError, OSError) as error:
+            raise AudioError(
+                f"there are no {format} files of {channels} channels at {sample_rate_hz} Hz; write WAV"
+            ) from error
+        with file:
+            written = 0
+
+            def put(samples: ArrayLike, cells: Cells | None = None) -> None:
+                nonlocal written
+                block = _as_stored(settle(samples, cells, subtype), subtype)
+                if block.ndim == 0 or block.shape[:-1] != (
+                    () if channels == 1 and block.ndim == 1 else (channels,)
+                ):
+                    raise AudioError(f"need {channels} channels, got samples of shape {block.shape}")
+                written += block.shape[-1]
+                _check_length(written, channels, format, subtype)
+                try:
+                    file.write(block.T)
+                except (soundfile.SoundFileError, AssertionError) as error:
+                    raise AudioError(f"{target} cannot be written; is the disk full?") from error
+
+            yield put
+        if written == 0:
+            raise AudioError(f"{target}: there are no samples to write")
+        if format == "AIFF" and _BYTES[subtype] * channels == 1 and written % 2:
+            raise AudioError(
+                f"8-bit AIFF files count samples in pairs and would gain one after these {written}; write WAV"
+            )
+        _forget_time(stream.fileno())
+        stream.seek(0)
+        if not _is_whole(stream, written):
+            raise AudioError(f"{target} cannot be written; is the disk full?")
+        if check is not None:
+            check(stream)
+
+
+def _check_output(format: str, subtype: str, sample_rate_hz: int, channels: int) -> None:
+    """Refuse what there are no files of."""
+    for name, number, most in (
+        ("sample rate", sample_rate_hz, LARGEST_RATE_HZ),
+        ("number of channels", channels, _MOST_CHANNELS),
+    ):
+        if isinstance(number, bool) or not isinstance(number, int | np.integer) or not 1 <= number <= most:
+            raise AudioError(f"the {name} needs a whole number from 1 to {most}, got {number!r}")
+    if subtype not in _BYTES:
+        raise AudioError(f"{subtype} output may leave the cells; choose one of {', '.join(_BYTES)}")
+    if format not in FORMAT_OF_SUFFIX.values() or not soundfile.check_format(format, subtype):
+        raise AudioError(
+            f"there are no {format} files of subtype {subtype}; choose another, such as WAV and FLOAT"
+        )
+    if format == "FLAC" and channels > 8:
+        raise AudioError(f"FLAC files have 8 channels at most, got {channels}; write WAV")
+    if format == "FLAC" and (sample_rate_hz > 655350 or (sample_rate_hz > 65535 and sample_rate_hz % 10)):
+        raise AudioError(
+            f"FLAC files have no sample rate of {sample_rate_hz} Hz, above 65535 only tens up to 655350; "
+            "write WAV"
+        )
+
+
+def _fits(frames: int, channels: int, format: str, subtype: str) -> bool:
+    """Tell whether a format can count so many frames."""
+    return format in ("RF64", "FLAC") or frames * channels * _BYTES[subtype] <= _LARGEST_FILE
+
+
+def _check_length(frames: int, channels: int, format: str, subtype: str) -> None:
+    if not _fits(frames, channels, format, subtype):
+        raise AudioError(f"more than 4 GB do not fit into {format}; write RF64 or FLAC")
+
+
+def _as_stored(settled: NDArray[np.float64], subtype: str) -> NDArray[Any]:
+    """Return settled samples in the type that libsndfile stores without computing: integers for PCM."""
+    if subtype not in PCM_BITS:
+        return settled.astype(np.float32 if subtype == "FLOAT" else np.float64)
+    dtype = np.int16 if PCM_BITS[subtype] <= 16 else np.int32
+    return (settled * -float(np.iinfo(dtype).min)).astype(dtype)
+
+
+def _forget_time(file_descriptor: int) -> None:
+    """Zero the time of writing that libsndfile puts into the header of float files, in a chunk PEAK."""
+    head = os.pread(file_descriptor, 1 << 16, 0)
+    at = head.find(b"PEAK")
+    if 0 <= at < max(head.find(b"data"), head.find(b"SSND")):
+        os.pwrite(file_descriptor, bytes(4), at + 12)
+
+
+def _is_whole(stream: BinaryIO, frames: int) -> bool:
+    """Tell whether what was written can be read: errors while closing a file come without notice."""
+    try:
+        return info(stream).frames == frames
+    except AudioError:
+        return False
+
+
+def format_of(target: Target) -> str:
+    """Return the format that a file's name tells, WAV for standard output."""
+    if os.fspath(target) == "-":
+        return "WAV"
+    try:
+        return FORMAT_OF_SUFFIX[Path(target).suffix.lower()]
+    except KeyError:
+        known = ", ".join(FORMAT_OF_SUFFIX)
+        raise AudioError(
+            f"{target} does not tell a format that can be written; end it in one of {known}, "
+            "or in / for a folder"
+        ) from None
+
+
+_STORED = {
+    "u8": ("PCM_U8", "u1"),
+    "s8": ("PCM_S8", "i1"),
+    "s16le": ("PCM_16", "<i2"),
+    "s16be": ("PCM_16", ">i2"),
+    "s24le": ("PCM_24", "<i4"),
+    "s32le": ("PCM_32", "<i4"),
+    "f32le": ("FLOAT", "<f4"),
+    "f64le": ("DOUBLE", "<f8"),
+}
+_LAWS = {"mulaw": (MuLaw(), "ULAW"), "alaw": (ALaw(), "ALAW")}
+
+ENCODINGS = (*_STORED, *_LAWS)
+
+
+@final
+@dataclass(frozen=True)
+class RawFormat:
+    """How bytes hold interleaved samples: signed or unsigned, bits, byte order; floats; G.711.
+
+    Examples
+    --------
+    >>> stereo = RawFormat("s16le", channels=2)
+    >>> stereo.decode(bytes([0, 64, 0, 192]))
+    array([[ 0.5],
+           [-0.5]])
+    """
+
+    encoding: str
+    channels: int = 1
+
+    def __post_init__(self) -> None:
+        if self.encoding not in ENCODINGS:
+            raise AudioError(f"there is no encoding {self.encoding!r}; choose one of {', '.join(ENCODINGS)}")
+        if self.channels < 1:
+            raise AudioError(f"raw samples have at least one channel, got {self.channels}")
+
+    @property
+    def subtype(self) -> str:
+        """What a file of such samples would be called."""
+        return _LAWS[self.encoding][1] if self.encoding in _LAWS else _STORED[self.encoding][0]
+
+    @property
+    def frame_bytes(self) -> int:
+        """How many bytes hold one sample of every channel."""
+        widths = {"ULAW": 1, "ALAW": 1, "FLOAT": 4, "DOUBLE": 8}
+        return self.channels * (widths.get(self.subtype) or PCM_BITS[self.subtype] // 8)
+
+    def decode(self, content: bytes) -> NDArray[np.float64]:
+        """Return the samples of whole frames, shape (channels, frames), full scale [-1, 1].
+
+        NaN, which floats may be, marks missing samples.
+        """
+        samples = self._decode(content).reshape(-1, self.channels).T
+        if np.isinf(samples).any():
+            raise AudioError("a raw sample is infinite; check the encoding")
+        return samples
+
+    def _decode(self, content: bytes) -> NDArray[np.float64]:
+        if self.encoding in _LAWS:
+            return np.asarray(_LAWS[self.encoding][0].levels(np.frombuffer(content, "u1")), np.float64)
+        subtype, dtype = _STORED[self.encoding]
+        if subtype == "PCM_24":
+            wide = np.zeros((len(content) // 3, 4), "u1")
+            wide[:, 1:] = np.frombuffer(content, "u1").reshape(-1, 3)
+            return wide.view(dtype).ravel() / 2.0**31
+        values = np.frombuffer(content, dtype).astype(np.float64)
+        if subtype not in PCM_BITS:
+            return values
+        return (values - (128 if subtype == "PCM_U8" else 0)) / 2.0 ** (PCM_BITS[subtype] - 1)
+
+    def encode(self, samples: FloatArray, cells: Cells | None = None) -> bytes:
+        """Return the bytes of samples of shape (channels, frames), inside their cells; see `settle`."""
+        if self.encoding in _LAWS:
+            raise AudioError(f"{self.encoding} output may leave the cells; choose another encoding")
+        subtype, dtype = _STORED[self.encoding]
+        settled = settle(samples, cells, subtype).T
+        if subtype not in PCM_BITS:
+            return settled.astype(dtype).tobytes()
+        if subtype == "PCM_24":
+            wide = np.ascontiguousarray(settled * 2.0**31).astype(dtype)
+            return wide.view("u1").reshape(-1, 4)[:, 1:].tobytes()
+        codes = settled * 2.0 ** (PCM_BITS[subtype] - 1) + (128 if subtype == "PCM_U8" else 0)
+        return codes.astype(dtype).tobytes()

@@ -7,11 +7,12 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike
 
 from pdrn.audio.cells import FloatArray
+from pdrn.errors import InputError
 
 
 def _check(frame_length: int, hop: int) -> None:
     if not 1 <= hop <= frame_length:
-        raise ValueError(f"need 1 <= hop <= frame_length, got hop {hop} and frame_length {frame_length}")
+        raise InputError(f"need 1 <= hop <= frame_length, got hop {hop} and frame_length {frame_length}")
 
 
 def cut(signal: ArrayLike, frame_length: int, hop: int | None = None) -> FloatArray:
@@ -109,7 +110,7 @@ def join(frames: ArrayLike, length: int, hop: int, window: ArrayLike | None = No
     """
     frames = np.asarray(frames)
     if frames.ndim < 2:
-        raise ValueError(
+        raise InputError(
             f"need (..., frames, frame_length), got shape {frames.shape}; use split to make them"
         )
     frames = frames.astype(np.result_type(frames, np.float32), copy=False)
@@ -117,10 +118,10 @@ def join(frames: ArrayLike, length: int, hop: int, window: ArrayLike | None = No
     _check(frame_length, hop)
     weights = np.ones(frame_length) if window is None else np.asarray(window, dtype=np.float64)
     if weights.shape != (frame_length,) or not (np.isfinite(weights) & (weights >= 0)).all():
-        raise ValueError(f"the window needs {frame_length} finite weights >= 0, got shape {weights.shape}")
+        raise InputError(f"the window needs {frame_length} finite weights >= 0, got shape {weights.shape}")
     lead = frame_length - hop
     if length < 0 or count != -(-(lead + length) // hop):
-        raise ValueError(
+        raise InputError(
             f"{count} frames at hop {hop} do not make {length} samples; pass what split was given"
         )
     total = (count - 1) * hop + frame_length if count else 0

@@ -6,6 +6,7 @@ signals of different lengths. Decibels of several signals are the mean over the 
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from pdrn.audio.cells import FloatArray
 from pdrn.audio.frames import cut
+from pdrn.errors import InputError, MissingDependencyError
 
 Signals = FloatArray | Sequence[FloatArray]
 Signal64 = NDArray[np.float64]
@@ -31,7 +33,7 @@ def _pairs(references: Signals, estimates: Signals) -> list[tuple[Signal64, Sign
     ]
     pairs = list(zip(*rows, strict=False))
     if not pairs or len(rows[0]) != len(rows[1]) or any(r.shape != e.shape or r.size == 0 for r, e in pairs):
-        raise ValueError(
+        raise InputError(
             "references and estimates need the same number of signals, each pair of one length > 0"
         )
     return pairs
@@ -44,7 +46,7 @@ def _energy(signal: Signal64) -> float:
 def _decibels(wanted: float, unwanted: float) -> float:
     """Return the ratio of two energies in dB: inf without an unwanted part."""
     if wanted == 0:
-        raise ValueError("the reference is silent, so there is no ratio to it; leave such signals out")
+        raise InputError("the reference is silent, so there is no ratio to it; leave such signals out")
     return float(10 * np.log10(wanted / unwanted)) if unwanted else float("inf")
 
 
@@ -104,7 +106,7 @@ def segmental_snr(
         unwanted = (cut(reference - estimate, frame_length, hop) ** 2).sum(-1)
         heard = wanted > 0
         if not heard.any():
-            raise ValueError(
+            raise InputError(
                 f"a reference has no frame of {frame_length} samples with sound; shorten the frames"
             )
         with np.errstate(divide="ignore"):
@@ -152,7 +154,7 @@ def log_spectral_distance(
             for signal in (reference, estimate)
         ]
         if not powers[0].any():
-            raise ValueError(
+            raise InputError(
                 f"a reference has no frame of {frame_length} samples with sound; shorten the frames"
             )
         floor = powers[0].max() * 10 ** (floor_db / 10)
@@ -172,13 +174,15 @@ def pesq(references: Signals, estimates: Signals, sample_rate_hz: int) -> float:
     try:
         from pesq import pesq as measure_pesq
     except ImportError as error:
-        raise ImportError("PESQ needs the extra of this package: pip install 'pdrn[metrics]'") from error
+        raise MissingDependencyError(
+            "PESQ needs the extra of this package: pip install 'pdrn[metrics]'"
+        ) from error
 
     def measure(reference: Signal64, estimate: Signal64) -> float:
         try:
             return float(measure_pesq(sample_rate_hz, reference, estimate, PESQ_BANDS[sample_rate_hz]))
         except (RuntimeError, ValueError) as error:
-            raise ValueError(
+            raise InputError(
                 "PESQ needs a quarter of a second or more with speech in both signals; leave such signals out"
             ) from error
 
@@ -188,7 +192,7 @@ def pesq(references: Signals, estimates: Signals, sample_rate_hz: int) -> float:
 def check_pesq(sample_rate_hz: int) -> None:
     """Refuse a rate that PESQ is not defined at."""
     if sample_rate_hz not in PESQ_BANDS:
-        raise ValueError(
+        raise InputError(
             f"PESQ is defined at 8000 and 16000 Hz, and this is {sample_rate_hz} Hz; leave it out or resample"
         )
 
@@ -198,7 +202,9 @@ def stoi(references: Signals, estimates: Signals, sample_rate_hz: int) -> float:
     try:
         from pystoi import stoi as measure_stoi
     except ImportError as error:
-        raise ImportError("STOI needs the extra of this package: pip install 'pdrn[metrics]'") from error
+        raise MissingDependencyError(
+            "STOI needs the extra of this package: pip install 'pdrn[metrics]'"
+        ) from error
 
     def measure(reference: Signal64, estimate: Signal64) -> float:
         try:
@@ -206,8 +212,21 @@ def stoi(references: Signals, estimates: Signals, sample_rate_hz: int) -> float:
                 warnings.simplefilter("error", RuntimeWarning)
                 return float(measure_stoi(reference, estimate, sample_rate_hz))
         except (RuntimeWarning, ValueError, IndexError) as error:
-            raise ValueError(
+            raise InputError(
                 "STOI needs 0.4 s or more with sound in the reference; leave such signals out"
             ) from error
 
     return _mean(measure, references, estimates)
+
+
+def or_none(measure: Callable[[], float]) -> float | None:
+    """Return the figure, None where it is not defined or its package is missing."""
+    try:
+        return measure()
+    except (ValueError, ImportError):
+        return None
+
+
+def is_finite(value: object) -> bool:
+    """Tell whether JSON can carry the value."""
+    return not isinstance(value, float) or math.isfinite(value)

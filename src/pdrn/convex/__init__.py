@@ -3,17 +3,19 @@
 Knows arrays, nothing of sound.
 """
 
-from pdrn.convex.chambolle_pock import ChambollePock, step_sizes
-from pdrn.convex.convolution import Convolution
-from pdrn.convex.functionals import Functional, SquaredL2, Zero
-from pdrn.convex.halpern import RestartedHalpern
-from pdrn.convex.indicators import Ball, Box
-from pdrn.convex.norms import L1, L2, GroupL21, LInf
-from pdrn.convex.operators import Dense, Identity, Operator
+from pdrn.convex.functionals import L1, L2, Ball, Box, Functional, GroupL21, LInf, SquaredL2, Zero
+from pdrn.convex.operators import DCT, DCT2D, Convolution, Dense, GaborFrame, Identity, Operator
 from pdrn.convex.problem import Certificate, Problem, dequantization
-from pdrn.convex.reweighting import reweighted
-from pdrn.convex.solver import Check, History, Solution, solve
-from pdrn.convex.transforms import DCT, DCT2D, GaborFrame
+from pdrn.convex.solvers import (
+    ChambollePock,
+    Check,
+    History,
+    RestartedHalpern,
+    Solution,
+    reweighted,
+    solve,
+    step_sizes,
+)
 
 __all__ = [
     "DCT",

@@ -13,25 +13,29 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.fft
 
-from pdrn.convex.arrays import (
+from pdrn.convex.backend import (
     Array,
     convert,
     copy,
     is_array,
     is_real,
     is_tensor,
+    namespace,
     numbers,
     require_finite,
     set_field,
     times,
     to_float64,
     to_numpy,
+    zeros,
 )
+from pdrn.errors import InputError
 
 NORM_TOLERANCE = 1e-6
 """To which precision norms that are not known exactly are computed, and by how much they are raised."""
@@ -98,7 +102,7 @@ class Operator(ABC):
 def _require_vectors(x: Array, length: int) -> None:
     if not is_real(x) or x.ndim == 0 or x.shape[-1] != length:
         got = f"{x.dtype} of shape {tuple(x.shape)}" if is_array(x) else type(x).__name__
-        raise ValueError(f"need an array of float32 or float64 whose vectors have length {length}, got {got}")
+        raise InputError(f"need an array of float32 or float64 whose vectors have length {length}, got {got}")
 
 
 def _own(result: Array, argument: Array, overwrite: bool) -> Array:
@@ -137,7 +141,7 @@ class Identity(Operator):
 
     def __post_init__(self) -> None:
         if self.size < 1:
-            raise ValueError(f"an identity needs at least one coordinate, got size {self.size}")
+            raise InputError(f"an identity needs at least one coordinate, got size {self.size}")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -160,7 +164,7 @@ class Scaled(Operator):
     def __post_init__(self) -> None:
         factor = numbers(self.factor, "the factor of an operator")
         if is_array(factor) or not math.isfinite(factor):
-            raise ValueError(f"the factor of an operator must be one finite number, got {factor}")
+            raise InputError(f"the factor of an operator must be one finite number, got {factor}")
         set_field(self, "factor", factor)
 
     @property
@@ -195,7 +199,7 @@ class Composed(Operator):
 
     def __post_init__(self) -> None:
         if self.outer.shape[1] != self.inner.shape[0]:
-            raise ValueError(
+            raise InputError(
                 f"cannot compose shapes {self.outer.shape} and {self.inner.shape}: the inner lengths differ"
             )
 
@@ -232,7 +236,7 @@ class Dense(Operator):
 
     def __post_init__(self) -> None:
         if not is_real(self.matrix) or self.matrix.ndim != 2 or 0 in self.matrix.shape:
-            raise ValueError("need a matrix of float32 or float64 with rows and columns")
+            raise InputError("need a matrix of float32 or float64 with rows and columns")
         require_finite(self.matrix, "the matrix")
 
     @property
@@ -258,3 +262,321 @@ class Dense(Operator):
     @cached_property
     def _singular_values(self) -> np.ndarray[Any, Any]:
         return np.linalg.svd(to_float64(to_numpy(self.matrix)), compute_uv=False)
+
+
+LONG = 512
+"""From so many views on a norm is the bound for signals of any length, which takes no time."""
+
+
+def views(x: Array, window: int, hop: int) -> Array:
+    """Cut signals into overlapping views, ``(..., (count - 1) * hop + window) -> (..., count, window)``.
+
+    >>> import numpy as np
+    >>> views(np.arange(6.0), window=4, hop=2)
+    array([[0., 1., 2., 3.],
+           [2., 3., 4., 5.]])
+    """
+    overlap = window // hop
+    blocks = x.reshape(*x.shape[:-1], x.shape[-1] // hop, hop)
+    count = blocks.shape[-2] - overlap + 1
+    return namespace(x).concatenate([blocks[..., r : r + count, :] for r in range(overlap)], -1)
+
+
+def overlap_add(seen: Array, hop: int) -> Array:
+    """Add views up where they overlap, ``(..., count, window) -> (..., (count - 1) * hop + window)``.
+
+    >>> import numpy as np
+    >>> overlap_add(np.ones((2, 4)), hop=2)
+    array([1., 1., 2., 2., 1., 1.])
+    """
+    *batch, count, window = seen.shape
+    overlap = window // hop
+    parts = [seen[..., r * hop : (r + 1) * hop] for r in range(overlap)]
+    if is_tensor(seen):
+        pad = namespace(seen).nn.functional.pad
+        blocks = sum(pad(part, (0, 0, r, overlap - 1 - r)) for r, part in enumerate(parts))
+    else:
+        blocks = zeros((*batch, count + overlap - 1, hop), seen)
+        for r, part in enumerate(parts):
+            blocks[..., r : r + count, :] += part
+    return blocks.reshape(*batch, (count + overlap - 1) * hop)
+
+
+def analyse(x: Array, filters: Array, hop: int) -> Array:
+    """Correlate every view with every filter, ``(..., samples) -> (..., views, filters)``."""
+    return views(x, filters.shape[-1], hop) @ filters.T
+
+
+def synthesise(y: Array, filters: Array, hop: int) -> Array:
+    """Add up the filters, weighted, ``(..., views, filters) -> (..., samples)``: the adjoint of analysis."""
+    return overlap_add(y @ filters, hop)
+
+
+def norm_on_long_signals(filters: np.ndarray[Any, Any], hop: int) -> float:
+    """Return a bound on the norm of a convolution over signals of any length, tight to a part in a thousand.
+
+    With the filters cut into blocks of one hop, ``K_0, ..., K_d``, the norm over endless signals is the
+    largest norm of ``sum_r K_r exp(i r w)`` over all w. Its square is a maximum of trigonometric polynomials
+    of degree d, which exceed their values at N equally spaced points by ``1 / cos(pi d / N)`` times at most.
+    """
+    channels, window = filters.shape
+    degree = window // hop - 1
+    points = max(1, 64 * degree)
+    symbols = np.fft.rfft(filters.reshape(channels, degree + 1, hop), points, axis=1).swapaxes(0, 1)
+    largest = np.linalg.svd(symbols, compute_uv=False).max()
+    return float(largest) / math.sqrt(math.cos(math.pi * degree / points)) * (1 + NORM_TOLERANCE)
+
+
+@dataclass(frozen=True, eq=False)
+class Convolution(Operator):
+    """A bank of filters, shape ``(channels, window)``, seen by ``count`` views that are ``hop`` apart.
+
+    Signals have ``(count - 1) * hop + window`` samples. Those near the ends are seen by fewer views; pad the
+    signal with ``window - hop`` zeros on either side where they shall be seen as often as the others.
+    Coefficients are ordered by view, then channel.
+    """
+
+    filters: Array
+    hop: int
+    count: int
+
+    def __post_init__(self) -> None:
+        if not is_real(self.filters) or self.filters.ndim != 2 or 0 in self.filters.shape:
+            raise InputError("need filters of float32 or float64, of shape (channels, window)")
+        require_finite(self.filters, "the filters")
+        window = self.filters.shape[-1]
+        if not 1 <= self.hop <= window or window % self.hop:
+            raise InputError(
+                f"the window must be a whole number of hops, got windows of {window} and hops of {self.hop}; "
+                "add zeros to the filters"
+            )
+        if self.count < 1:
+            raise InputError(f"a convolution needs at least one view, got {self.count}")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        channels, window = self.filters.shape
+        return self.count * channels, (self.count - 1) * self.hop + window
+
+    @property
+    def channels(self) -> int:
+        return int(self.filters.shape[0])
+
+    @cached_property
+    def norm(self) -> float:
+        if self.count < LONG:
+            return estimate_norm(self)
+        return norm_on_long_signals(to_numpy(self.filters).astype(np.float64), self.hop)
+
+    def _apply(self, x: Array, overwrite: bool) -> Array:
+        return analyse(x, convert(self.filters, x), self.hop).reshape(*x.shape[:-1], -1)
+
+    def _adjoint(self, y: Array, overwrite: bool) -> Array:
+        coefficients = y.reshape(*y.shape[:-1], self.count, self.filters.shape[0])
+        return synthesise(coefficients, convert(self.filters, y), self.hop)
+
+
+@dataclass(frozen=True, eq=False)
+class DCT(Operator):
+    """The orthonormal DCT-II of vectors of length ``size``, the paper's dictionary.
+
+    ``(K x)_k = c_k sum_t x_t cos(pi k (2 t + 1) / (2 n))`` with ``c_0 = sqrt(1 / n)``, ``c_k = sqrt(2 / n)``.
+    """
+
+    isometric = True
+
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise InputError(f"a cosine transform needs at least one sample, got size {self.size}")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.size, self.size
+
+    def _apply(self, x: Array, overwrite: bool) -> Array:
+        if is_tensor(x):
+            return _tensor_dct(x)
+        return scipy.fft.dct(x, norm="ortho", overwrite_x=overwrite)
+
+    def _adjoint(self, y: Array, overwrite: bool) -> Array:
+        if is_tensor(y):
+            return _tensor_idct(y)
+        return scipy.fft.idct(y, norm="ortho", overwrite_x=overwrite)
+
+
+@dataclass(frozen=True, eq=False)
+class DCT2D(Operator):
+    """The orthonormal cosine transform of images, rows and columns, that are given as vectors row by row."""
+
+    isometric = True
+
+    height: int
+    width: int
+
+    def __post_init__(self) -> None:
+        if self.height < 1 or self.width < 1:
+            raise InputError(f"an image needs at least one pixel, got {self.height} by {self.width}")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.height * self.width, self.height * self.width
+
+    def _image(self, x: Array) -> Array:
+        return x.reshape(*x.shape[:-1], self.height, self.width)
+
+    def _apply(self, x: Array, overwrite: bool) -> Array:
+        if is_tensor(x):
+            return _tensor_dct(_tensor_dct(self._image(x)).mT).mT.reshape(x.shape)
+        return scipy.fft.dctn(self._image(x), axes=(-2, -1), norm="ortho").reshape(x.shape)
+
+    def _adjoint(self, y: Array, overwrite: bool) -> Array:
+        if is_tensor(y):
+            return _tensor_idct(_tensor_idct(self._image(y)).mT).mT.reshape(y.shape)
+        return scipy.fft.idctn(self._image(y), axes=(-2, -1), norm="ortho").reshape(y.shape)
+
+
+@lru_cache(maxsize=32)
+def _dct_tables(size: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """``c_k`` and ``exp(-i pi k / (2 n))``."""
+    k = np.arange(size)
+    return np.where(k == 0, math.sqrt(1 / size), math.sqrt(2 / size)), np.exp(-0.5j * np.pi * k / size)
+
+
+def _tensor_dct(x: Array) -> Array:
+    """DCT-II of a tensor by one FFT of the same length: the even samples, then the odd ones backwards."""
+    torch = namespace(x)
+    c, turn = _dct_tables(x.shape[-1])
+    folded = torch.cat([x[..., ::2], x[..., 1::2].flip(-1)], -1)
+    spectrum = torch.fft.fft(folded) * torch.as_tensor(turn, device=x.device).to(x.dtype.to_complex())
+    return spectrum.real * convert(c, x)
+
+
+def _tensor_idct(y: Array) -> Array:
+    """Undo ``_tensor_dct``: a real vector's FFT is rebuilt from its cosine transform and inverted."""
+    torch = namespace(y)
+    size = y.shape[-1]
+    c, turn = _dct_tables(size)
+    cosine = y / convert(c, y)
+    mirrored = torch.cat([torch.zeros_like(cosine[..., :1]), cosine[..., 1:].flip(-1)], -1)
+    turn_back = torch.as_tensor(turn.conj(), device=y.device).to(y.dtype.to_complex())
+    spectrum = torch.complex(cosine, -mirrored) * turn_back
+    folded = torch.fft.irfft(spectrum[..., : size // 2 + 1], n=size)
+    half = (size + 1) // 2
+    x = torch.empty_like(y)
+    x[..., ::2] = folded[..., :half]
+    x[..., 1::2] = folded[..., half:].flip(-1)
+    return x
+
+
+@dataclass(frozen=True, eq=False)
+class GaborFrame(Operator):
+    """A tight frame of windowed cosines and sines over a whole signal of ``size`` samples.
+
+    The signal, with silence before and after it, is seen through a window that moves by ``hop``; every view
+    gives a real Fourier transform of ``fft_length >= window_length`` points. The window is normalised so
+    that K'K is the identity for any hop up to the window length, at the edges too. The redundancy is about
+    ``fft_length / hop``.
+
+    Coefficients are ordered by view, then frequency, then (cosine, sine): ``GroupL21(2)`` groups the two.
+    """
+
+    isometric = True
+
+    size: int
+    window_length: int
+    hop: int
+    fft_length: int = 0
+    """Zero stands for the window length."""
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise InputError(f"a frame needs a signal of at least one sample, got size {self.size}")
+        if not 1 <= self.hop <= self.window_length:
+            raise InputError(
+                f"need 1 <= hop <= window length, got hop {self.hop} and window length {self.window_length}"
+            )
+        if self.fft_length and self.fft_length < self.window_length:
+            raise InputError(
+                f"the transform must hold the window: need fft_length >= {self.window_length}, "
+                f"got {self.fft_length}"
+            )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._views * 2 * self._bins, self.size
+
+    @property
+    def channels(self) -> int:
+        return 2 * self._bins
+
+    @property
+    def _points(self) -> int:
+        return self.fft_length or self.window_length
+
+    @property
+    def _bins(self) -> int:
+        return self._points // 2 + 1
+
+    @property
+    def _overlap(self) -> int:
+        """How many hops a window spans."""
+        return -(-self.window_length // self.hop)
+
+    @property
+    def _blocks(self) -> int:
+        """How many hops the signal spans."""
+        return -(-self.size // self.hop)
+
+    @property
+    def _views(self) -> int:
+        return self._blocks + self._overlap - 1
+
+    @cached_property
+    def window(self) -> np.ndarray[Any, Any]:
+        """The tight window, padded with zeros to a whole number of hops: its squared hops sum to 1."""
+        t = np.arange(self.window_length) + 0.5
+        padded = np.zeros(self._overlap * self.hop)
+        padded[: self.window_length] = np.sin(np.pi * t / self.window_length) ** 2
+        hops = padded.reshape(self._overlap, self.hop)
+        hops /= np.sqrt((hops**2).sum(0))
+        return padded
+
+    @cached_property
+    def _bin_scale(self) -> np.ndarray[Any, Any]:
+        """sqrt(2) where a frequency stands for its mirror image too, for cosine and sine alike."""
+        scale = np.full(self._bins, math.sqrt(2))
+        scale[0] = 1
+        if self._points % 2 == 0:
+            scale[-1] = 1
+        return np.repeat(scale, 2)
+
+    def _apply(self, x: Array, overwrite: bool) -> Array:
+        xp = namespace(x)
+        batch, edge = x.shape[:-1], (self._overlap - 1) * self.hop
+        before = zeros((*batch, edge), x)
+        after = zeros((*batch, edge + self._blocks * self.hop - self.size), x)
+        padded = xp.concatenate([before, x, after], -1)
+        seen = views(padded, self._overlap * self.hop, self.hop) * convert(self.window, x)
+        seen = seen[..., : self.window_length]
+        fft = xp.fft if is_tensor(x) else scipy.fft
+        spectrum = fft.rfft(seen, n=self._points, norm="ortho")
+        pairs = xp.view_as_real(spectrum).flatten(-2) if is_tensor(x) else spectrum.view(spectrum.real.dtype)
+        return (pairs * convert(self._bin_scale, x)).reshape(*batch, self.shape[0])
+
+    def _adjoint(self, y: Array, overwrite: bool) -> Array:
+        xp = namespace(y)
+        batch = y.shape[:-1]
+        pairs = y.reshape(*batch, self._views, 2 * self._bins) / convert(self._bin_scale, y)
+        if is_tensor(y):
+            spectrum = xp.view_as_complex(pairs.reshape(*pairs.shape[:-1], -1, 2))
+            seen = xp.fft.irfft(spectrum, n=self._points, norm="ortho")
+        else:
+            spectrum = pairs.view(np.result_type(y.dtype, np.complex64))
+            seen = scipy.fft.irfft(spectrum, n=self._points, norm="ortho")
+        span = self._overlap * self.hop
+        missing = zeros((*seen.shape[:-1], span - self.window_length), y)
+        seen = xp.concatenate([seen[..., : self.window_length], missing], -1) * convert(self.window, y)
+        edge = (self._overlap - 1) * self.hop
+        return overlap_add(seen, self.hop)[..., edge : edge + self.size]

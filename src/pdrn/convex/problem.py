@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
-from pdrn.convex.arrays import (
+from pdrn.convex.backend import (
     Array,
     convert,
     detached,
@@ -28,10 +28,9 @@ from pdrn.convex.arrays import (
     to_float64,
     to_numpy,
 )
-from pdrn.convex.functionals import Functional
-from pdrn.convex.indicators import Box
-from pdrn.convex.norms import L1
+from pdrn.convex.functionals import L1, Box, Functional
 from pdrn.convex.operators import Operator
+from pdrn.errors import InputError
 
 ROUNDING_ULPS = 16
 """A value of so many units of rounding of that at the start is as good as none."""
@@ -105,23 +104,23 @@ class Problem:
 
     def __post_init__(self) -> None:
         if not isinstance(self.K, Operator):
-            raise ValueError("K must be an operator; wrap a matrix as Dense(matrix)")
+            raise InputError("K must be an operator; wrap a matrix as Dense(matrix)")
         for name, functional in (("F", self.F), ("G", self.G)):
             if "__dataclass_fields__" not in vars(type(functional)):
-                raise ValueError(
+                raise InputError(
                     f"{name} is a {type(functional).__name__}, whose arrays cannot be found; make that class "
                     "a dataclass, frozen and with eq=False"
                 )
         m, n = self.K.shape
         start = self.start
         if not is_real(start):
-            raise ValueError("the start must be an array of float32 or float64")
+            raise InputError("the start must be an array of float32 or float64")
         if start.ndim == 0 or start.shape[-1] != n:
-            raise ValueError(
+            raise InputError(
                 f"the operator takes vectors of length {n}, got a start of shape {tuple(start.shape)}"
             )
         if 0 in start.shape:
-            raise ValueError(f"the batch is empty: the start has shape {tuple(start.shape)}")
+            raise InputError(f"the batch is empty: the start has shape {tuple(start.shape)}")
         require_finite(start, "the start")
         map_arrays(self.F, lambda array: self._require_fits(array, m, "F"))
         map_arrays(self.G, lambda array: self._require_fits(array, n, "G"))
@@ -139,11 +138,11 @@ class Problem:
             have in (1, want) for have, want in zip(padded, target, strict=True)
         )
         if not fits:
-            raise ValueError(
+            raise InputError(
                 f"{name} holds an array of shape {tuple(array.shape)} that does not fit {target}"
             )
         if array.dtype != self.start.dtype or namespace(array) is not namespace(self.start):
-            raise ValueError(
+            raise InputError(
                 f"{name} has an array of {array.dtype} and the start is of {self.start.dtype}; "
                 "convert one to the type of the other"
             )
@@ -266,11 +265,11 @@ def dequantization(lower: Array, upper: Array, K: Operator, weight: Array = 1.0)
 def cells(lower: Array, upper: Array) -> Box:
     """Return the box of some cells: two arrays of one type and shape, of which no vector is empty."""
     if not (is_real(lower) and is_real(upper) and lower.dtype == upper.dtype):
-        raise ValueError("the bounds of the cells must be two arrays of one type, float32 or float64")
+        raise InputError("the bounds of the cells must be two arrays of one type, float32 or float64")
     if lower.shape != upper.shape:
-        raise ValueError(f"the bounds differ in shape: {tuple(lower.shape)} and {tuple(upper.shape)}")
+        raise InputError(f"the bounds differ in shape: {tuple(lower.shape)} and {tuple(upper.shape)}")
     if lower.ndim == 0 or 0 in lower.shape:
-        raise ValueError(f"there are no cells: the bounds have shape {tuple(lower.shape)}")
+        raise InputError(f"there are no cells: the bounds have shape {tuple(lower.shape)}")
     return Box(lower, upper)
 
 

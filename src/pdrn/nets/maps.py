@@ -16,18 +16,19 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pdrn.convex.arrays import Array, namespace, set_field, zeros
-from pdrn.convex.convolution import analyse, norm_on_long_signals, synthesise
+from pdrn.convex.backend import Array, namespace, set_field, zeros
+from pdrn.convex.operators import analyse, norm_on_long_signals, synthesise
+from pdrn.errors import InputError
 
 MOST = 2**20
 """No size of a map exceeds this: a guard against files from strangers."""
 
 
 def require_size(name: str, value: Any, least: int = 1, most: int = MOST) -> int:
-    """Return a size as a plain int, or raise ValueError unless it is a whole number in range."""
+    """Return a size as a plain int, or raise InputError unless it is a whole number in range."""
     is_whole = hasattr(value, "__index__") and not isinstance(value, bool)
     if not is_whole or not least <= value <= most:
-        raise ValueError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
+        raise InputError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
     return operator.index(value)
 
 
@@ -76,7 +77,7 @@ class DenseMap:
     def lay_out(self, x: Array, gap: int = 0) -> Array:
         """Return frames as the maps take them: as they are, since frames need no gap."""
         if x.ndim == 0 or x.shape[-1] != self.samples:
-            raise ValueError(
+            raise InputError(
                 f"this network takes frames of {self.samples} samples, got shape {tuple(x.shape)}; "
                 "cut the signal first"
             )
@@ -132,7 +133,7 @@ class ConvolutionalMap:
         for name in ("channels", "window", "hop"):
             set_size(self, name)
         if self.window % self.hop:
-            raise ValueError(
+            raise InputError(
                 f"the window must be a whole number of hops, got a window of {self.window} "
                 f"and a hop of {self.hop}"
             )
@@ -162,7 +163,7 @@ class ConvolutionalMap:
         where numbers overflow: then signals of a batch may spoil each other, though all stay in their cells.)
         """
         if x.ndim == 0 or 0 in x.shape:
-            raise ValueError(f"this network takes signals of at least one sample, got shape {tuple(x.shape)}")
+            raise InputError(f"this network takes signals of at least one sample, got shape {tuple(x.shape)}")
         xp, length = namespace(x), x.shape[-1]
         x = x.reshape(-1, length)
         before, after = (zeros((x.shape[0], size), x) for size in (self.edge + gap, self.hop))

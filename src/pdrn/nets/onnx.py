@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
-from pdrn.audio.placing import whole_or_gone
-from pdrn.nets.modules import as_module
-from pdrn.nets.network import Network
+from pdrn.errors import InputError
+from pdrn.nets.runtime import Network
+from pdrn.nets.torch import as_module
+from pdrn.storage import atomic_write
 
 EXAMPLE_LENGTH = 4096
 """How long the signals are with which a network without frames is traced; the file takes any length."""
@@ -83,6 +84,6 @@ def _write(
     finally:
         exporter_log.setLevel(level)
     if program is None:
-        raise ValueError("torch made no ONNX program of this network")
-    with whole_or_gone(path, overwrite) as stream:
+        raise InputError("torch made no ONNX program of this network")
+    with atomic_write(path, overwrite) as stream:
         stream.write(program.model_proto.SerializeToString())

@@ -1,31 +1,412 @@
-"""Primal-dual networks: L blocks from the quantized signal to the restored one.
-
-``PrimalDual`` is the whole family. Its corners have names: memory ``dual`` is the PDN (3.3), memory ``bias``
-the PDRN (3.4); tying ``tied`` is one K for all layers with learned steps, the authors' later variant.
-"""
+"""Primal-dual networks: the blocks (2.1) and (2.5), their family, and where training starts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from functools import reduce
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 
-from pdrn.convex import L1, Box
-from pdrn.convex.arrays import Array, is_array, map_arrays, set_field
-from pdrn.nets.architecture import MOST_LAYERS, Architecture, Start, Weights
-from pdrn.nets.blocks import (
-    Activations,
-    Block,
-    LinearMap,
-    MixingBlock,
-    PrimalDualBlock,
-    PrimalDualResidualBlock,
+from pdrn.convex import L1, Box, Functional
+from pdrn.convex.backend import (
+    Array,
+    Step,
+    convert,
+    is_array,
+    is_real,
+    map_arrays,
+    namespace,
+    plus,
+    set_field,
+    times,
+    zeros,
 )
-from pdrn.nets.maps import ConvolutionalMap, KernelMap, set_size
-from pdrn.nets.starts import chambolle_pock
-from pdrn.nets.weighting import VIEWS, Beside, Spectrum, with_neighbours
+from pdrn.convex.operators import views
+from pdrn.convex.problem import cells
+from pdrn.errors import InputError
+from pdrn.nets.maps import ConvolutionalMap, DenseMap, KernelMap, Map, set_size
+
+Weights: TypeAlias = Mapping[str, Array]
+"""Tensors by name: ``kind``, or ``kind.index`` where a network has several of a kind, counted from 0."""
+
+MOST_LAYERS = 1000
+
+Start: TypeAlias = dict[str, np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True)
+class Architecture(ABC):
+    """The plan of a network that restores signals inside their cells, in ``depth`` layers over one map."""
+
+    map: Map
+    depth: int
+
+    fixed: ClassVar[tuple[str, ...]] = ()
+    """The names of tensors that are kept with the weights but not learned."""
+
+    def __post_init__(self) -> None:
+        set_size(self, "depth", most=MOST_LAYERS)
+        if not isinstance(self.map, DenseMap | ConvolutionalMap):
+            raise InputError(f"a network needs a DenseMap or a ConvolutionalMap, got {self.map!r}")
+
+    @abstractmethod
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the name and shape of every tensor."""
+
+    @abstractmethod
+    def start(self, generator: np.random.Generator) -> Start:
+        """Return the weights from which training starts, float64; the generator fills what is random."""
+
+    @abstractmethod
+    def activations(self, weights: Weights, cells: Box) -> Iterator[Any]:
+        """Yield what every layer hands to the next."""
+
+    @abstractmethod
+    def estimate(self, weights: Weights, cells: Box, activation: Any) -> Array:
+        """Return the signal that an activation stands for, in the shape of the cells."""
+
+    @abstractmethod
+    def products(self, shape: tuple[int, ...]) -> int:
+        """Count the multiply-adds of a forward pass for cells of this shape, two FLOPs each."""
+
+    @property
+    def parameter_count(self) -> int:
+        """How many numbers are learned."""
+        return sum(math.prod(shape) for name, shape in self.shapes().items() if name not in self.fixed)
+
+
+def restore(architecture: Architecture, weights: Weights, lower: Array, upper: Array) -> Array:
+    """Restore signals inside their cells, ``(..., n) -> (..., n)``.
+
+    Computes in the type of the weights; the result has that of the cells, and is in them exactly.
+    """
+    outer, inner = as_computed(weights, lower, upper)
+    return keep_inside(last_estimate(architecture, weights, inner), outer)
+
+
+def last_estimate(architecture: Architecture, weights: Weights, cells: Box) -> Array:
+    """Return the estimate of the last layer, before it is projected; no other activation is kept."""
+    last = reduce(lambda _, activation: activation, architecture.activations(weights, cells))
+    return architecture.estimate(weights, cells, last)
+
+
+def restore_by_layer(architecture: Architecture, weights: Weights, lower: Array, upper: Array) -> list[Array]:
+    """Return the estimates of all layers; the last is what ``restore`` returns."""
+    outer, inner = as_computed(weights, lower, upper)
+    activations = architecture.activations(weights, inner)
+    return [keep_inside(architecture.estimate(weights, inner, each), outer) for each in activations]
+
+
+def keep_inside(x: Array, cells: Box) -> Array:
+    """Project onto the cells; a sample that overflow has spoilt becomes the centre of its cell."""
+    xp = namespace(cells.lower)
+    x = convert(x, cells.lower)
+    return xp.where(xp.isfinite(x), cells.project(x), cells.centre)
+
+
+def as_computed(weights: Weights, lower: Array, upper: Array) -> tuple[Box, Box]:
+    """Return the cells as they came, and in the type that is computed in."""
+    outer = cells(lower, upper)
+    like = next(iter(weights.values()))
+    if not is_real(like):
+        raise InputError(f"networks compute in float32 or float64, not in {like.dtype}; convert the weights")
+    if lower.dtype == like.dtype:
+        return outer, outer
+    return outer, map_arrays(outer, lambda bound: _converted(bound, like))
+
+
+def _converted(bound: Array, like: Array) -> Array:
+    """Return bounds in another type; those that it cannot hold become the largest that it can."""
+    xp = namespace(bound)
+    most = min(float(namespace(each).finfo(each.dtype).max) for each in (bound, like))
+    return convert(xp.where(xp.isinf(bound), bound, xp.clip(bound, -most, most)), like)
+
+
+LinearMap = Callable[[Array], Array]
+"""A linear map whose result is memory of its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class Activations:
+    """What one block hands to the next."""
+
+    x: Array
+    """The primal activation, the signal."""
+    y: Any
+    """The dual activation, one number per coefficient; the number 0 before the first block."""
+    x_bar: Array
+    """The extrapolated primal activation; x itself where theta is 0."""
+
+    @classmethod
+    def at(cls, x: Array) -> Activations:
+        """Start at x with a dual activation of zero."""
+        return cls(x, 0.0, x)
+
+
+class Block(Protocol):
+    """One layer of an unrolled network."""
+
+    def __call__(self, F: Functional, G: Functional, before: Activations) -> Activations:
+        """Return the activations after this layer."""
+
+
+def unrolled(blocks: Iterable[Block], F: Functional, G: Functional, x: Array) -> Iterator[Activations]:
+    """Yield the activations after every block, from x on."""
+    activations = Activations.at(x)
+    for block in blocks:
+        activations = block(F, G, activations)
+        yield activations
+
+
+@dataclass(frozen=True, eq=False)
+class PrimalDualBlock:
+    """The block of a primal-dual network, (2.1) and (3.3): the dual activation is its memory.
+
+        y'     = prox_{sigma F*}(W x_bar + y)
+        x'     = prox_{tau G}(V y' + x)
+        x_bar' = x' + theta (x' - x)
+
+    Steps and theta are numbers or tensors that learn. Where F* and G are indicators, as for dequantization,
+    the steps live in W and V alone.
+    """
+
+    W: LinearMap
+    V: LinearMap
+    theta: Step = 0.0
+    sigma: Step = 1.0
+    tau: Step = 1.0
+
+    def __call__(self, F: Functional, G: Functional, before: Activations) -> Activations:
+        y = F.prox_conjugate(plus(self.W(before.x_bar), before.y), self.sigma, overwrite=True)
+        return _primal_step(self, G, before.x, y)
+
+
+@dataclass(frozen=True, eq=False)
+class PrimalDualResidualBlock:
+    """The block of a primal-dual residual network, (2.5) and (3.4): a learned bias replaces the memory.
+
+        y' = prox_{sigma F*}(W x_bar + b)
+        x' = prox_{tau G}(V y' + x)
+
+    The paper has theta = 0, hence x_bar = x.
+    """
+
+    W: LinearMap
+    V: LinearMap
+    b: Array
+    theta: Step = 0.0
+    sigma: Step = 1.0
+    tau: Step = 1.0
+
+    def __call__(self, F: Functional, G: Functional, before: Activations) -> Activations:
+        y = F.prox_conjugate(plus(self.W(before.x_bar), self.b), self.sigma, overwrite=True)
+        return _primal_step(self, G, before.x, y)
+
+
+@dataclass(frozen=True, eq=False)
+class MixingBlock:
+    """Between the two: a learned map ``M`` of the last dual activation, and a bias.
+
+        y' = prox_{sigma F*}(W x_bar + M y + b)
+        x' = prox_{tau G}(V y' + x)
+
+    ``M = 1, b = 0`` is the primal-dual block, ``M = 0`` the primal-dual residual block.
+    """
+
+    W: LinearMap
+    V: LinearMap
+    M: LinearMap
+    b: Array
+    theta: Step = 0.0
+    sigma: Step = 1.0
+    tau: Step = 1.0
+
+    def __call__(self, F: Functional, G: Functional, before: Activations) -> Activations:
+        v = plus(self.W(before.x_bar), self.b)
+        if is_array(before.y):
+            v = plus(v, self.M(before.y))
+        return _primal_step(self, G, before.x, F.prox_conjugate(v, self.sigma, overwrite=True))
+
+
+def _primal_step(
+    block: PrimalDualBlock | PrimalDualResidualBlock | MixingBlock, G: Functional, x: Array, y: Array
+) -> Activations:
+    """Do the second half of every block: ``x' = prox_{tau G}(V y' + x)``, and extrapolate."""
+    after = G.prox(plus(block.V(y), x), block.tau, overwrite=True)
+    if not is_array(block.theta) and block.theta == 0:
+        return Activations(after, y, after)
+    return Activations(after, y, plus(times(after - x, block.theta), after))
+
+
+FAINT = 1e-6
+"""Added to a power before its root is taken, which has no gradient at zero."""
+
+SMOOTHING = (1 / 8, 1 / 4, 1 / 4, 1 / 4, 1 / 8)
+"""Over neighbouring channels: a cosine, a sine, and the frequencies beside."""
+
+VIEWS = 3
+"""How many neighbouring views a hidden layer looks at."""
+
+Hidden = tuple[Array, Array]
+"""The matrix ``(channels, VIEWS * channels)`` and the bias of a hidden layer."""
+
+Beside = Callable[[int, Array], Array]
+"""Puts what a hidden layer is given beside its neighbours, ``(..., channels) -> (..., VIEWS * channels)``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """What a stage of a network sees of the signal that it starts from."""
+
+    power: Array
+    """Of the analysis, smoothed, shape ``(..., channels)``."""
+
+    @staticmethod
+    def of(x: Array, map: KernelMap, kernel: Array) -> Spectrum:
+        """Analyse a signal, laid out."""
+        return Spectrum(_smoothed(map.analyse(x, kernel) ** 2))
+
+    def prior(self, sparing: Array, correction: Array | float = 0.0) -> L1:
+        """Return F with the weights above."""
+        xp = namespace(self.power)
+        weight = 1 / (1 + xp.exp(sparing - correction) * xp.sqrt(self.power + FAINT))
+        return L1(xp.where(xp.isfinite(weight), weight, 0.0))
+
+    def context(self, layers: Iterator[Hidden], beside: Beside) -> Array:
+        """Return what hidden layers make of neighbouring views, ``(..., channels)``."""
+        xp = namespace(self.power)
+        seen = xp.log1p(self.power) / 2
+        for depth, (kernel, bias) in enumerate(layers):
+            new = xp.clip(beside(depth, seen) @ kernel.T + bias, -1, 1)
+            seen = seen + new if depth else new
+        return seen
+
+
+def with_neighbours(seen: Array, before: int) -> Array:
+    """Put ``VIEWS`` neighbouring views side by side, so many of them earlier ones; zeros beyond the ends."""
+    channels = seen.shape[-1]
+    earlier, later = zeros((before, channels), seen), zeros((VIEWS - 1 - before, channels), seen)
+    padded = namespace(seen).concatenate([earlier, seen, later], 0)
+    return views(padded.reshape(-1), VIEWS * channels, channels)
+
+
+def _smoothed(power: Array) -> Array:
+    """Average over neighbouring channels, the outermost of which repeat."""
+    reach = len(SMOOTHING) // 2
+    count = power.shape[-1]
+    first, last = power[..., :1], power[..., -1:]
+    padded = namespace(power).concatenate([first] * reach + [power] + [last] * reach, -1)
+    return sum(share * padded[..., i : i + count] for i, share in enumerate(SMOOTHING))
+
+
+SPARING = 1.5
+"""Where the weights of a prior start to follow the signal, a natural logarithm; tried on training speech."""
+
+Fill = Callable[[tuple[int, ...]], np.ndarray[Any, Any]]
+
+
+def chambolle_pock(
+    architecture: PrimalDual,
+    *,
+    sigma: float = 10.0,
+    tau: float | None = None,
+    dictionary: np.ndarray[Any, Any] | None = None,
+    memory_gain: float = 1.0,
+    generator: np.random.Generator | None = None,
+) -> Start:
+    """Start at the algorithm: ``W = sigma K``, ``V = -tau K'``, no bias.
+
+    A PDN then computes what as many iterations of Chambolle-Pock compute, a PDRN what they compute when the
+    dual variable is forgotten in between.
+
+    Parameters
+    ----------
+    architecture
+        The network.
+    sigma, tau
+        The steps. Without tau it is the longest step that converges, ``1 / (sigma |K|^2)``.
+    dictionary
+        The kernel K, shape ``(m, n)`` or ``(channels, window)``; without it the map's own: the cosine
+        transform, or windowed cosines and sines.
+    memory_gain
+        Where the network has a map of the dual memory, it starts at so many times the identity.
+    generator
+        Fills the hidden layers of a context, which has no say at the start.
+    """
+    K, norm = _dictionary(architecture, dictionary)
+    tau = 1 / (sigma * norm**2) if tau is None else tau
+    tied = architecture.tying == "tied"
+    return _filled(
+        architecture,
+        generator,
+        W=lambda shape: sigma * K,
+        V=lambda shape: -tau * K,
+        K=lambda shape: K.copy() if tied else sigma * K,
+        sigma=lambda shape: np.full(shape, sigma),
+        tau=lambda shape: np.full(shape, tau if tied else tau / sigma),
+        M=lambda shape: memory_gain * _identity(shape),
+    )
+
+
+def glorot(architecture: PrimalDual, generator: np.random.Generator) -> Start:
+    """Start at random: every kernel uniform in ``+-sqrt(6 / (rows + columns))``, no bias, unit steps.
+
+    This is the default of TensorFlow 1.5, and so the likely start of the paper.
+    """
+    limit = math.sqrt(6 / sum(architecture.map.kernel_shape))
+
+    def uniform(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        return generator.uniform(-limit, limit, shape)
+
+    return _filled(
+        architecture, generator, W=uniform, V=uniform, K=uniform, sigma=np.ones, tau=np.ones, M=_identity
+    )
+
+
+def identity(architecture: PrimalDual, generator: np.random.Generator) -> Start:
+    """Start with a network that changes nothing: ``V = 0``, or tau where that is tied, the rest at random.
+
+    W is not zero too, since no gradient would reach either.
+    """
+    weights = glorot(architecture, generator)
+    silent = ("V", "tau")
+    return {name: 0 * part if name.partition(".")[0] in silent else part for name, part in weights.items()}
+
+
+def _dictionary(
+    architecture: PrimalDual, dictionary: np.ndarray[Any, Any] | None
+) -> tuple[np.ndarray[Any, Any], float]:
+    if dictionary is None:
+        return architecture.map.dictionary()
+    K = np.asarray(dictionary, np.float64)
+    if K.shape != architecture.map.kernel_shape:
+        raise InputError(f"the dictionary must have shape {architecture.map.kernel_shape}, got {K.shape}")
+    return K, architecture.map.norm(K)
+
+
+def _filled(architecture: PrimalDual, generator: np.random.Generator | None, **fills: Fill) -> Start:
+    """Make every tensor of an architecture, each by the rule for its kind."""
+    generator = np.random.default_rng(0) if generator is None else generator
+    fills |= {
+        "b": np.zeros,
+        "theta": lambda shape: np.full(shape, float(architecture.theta)),
+        "A": lambda shape: architecture.map.dictionary()[0],
+        "a": lambda shape: np.full(shape, SPARING),
+        "C": lambda shape: generator.normal(0.0, math.sqrt(2 / shape[1]), shape),
+        "c": np.zeros,
+        "H": np.zeros,
+        "h": np.zeros,
+    }
+    return {name: fills[name.partition(".")[0]](shape) for name, shape in architecture.shapes().items()}
+
+
+def _identity(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    return np.ones(shape) if len(shape) == 1 else np.eye(shape[0])
+
 
 Memory = Literal["dual", "bias", "gain", "mix"]
 Tying = Literal["untied", "half", "tied"]
@@ -60,7 +441,7 @@ class PrimalDual(Architecture):
     weighting
         The weights w of the prior ``F(y) = sum_i w_i |y_i|``, to which the dual step clips. ``one``: all 1,
         as in the paper. ``spectrum``: less where the quantized signal has more. ``context``: corrected, for
-        every layer, by a small network that sees neighbouring views. See `pdrn.nets.weighting`.
+        every layer, by a small network that sees neighbouring views. See `pdrn.nets.primal_dual`.
     stages
         How often the weights are computed, each time from the signal as restored so far; the layers are
         shared out evenly.
@@ -97,9 +478,9 @@ class PrimalDual(Architecture):
         ):
             choices, value = get_args(kind), getattr(self, name)
             if value not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+                raise InputError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
         if isinstance(self.theta, bool) or is_array(self.theta) or not np.isfinite(self.theta):
-            raise ValueError(f"theta must be one finite number, got {self.theta!r}")
+            raise InputError(f"theta must be one finite number, got {self.theta!r}")
         set_field(self, "theta", float(self.theta))
         self._check_weighting()
 
@@ -107,18 +488,18 @@ class PrimalDual(Architecture):
         set_size(self, "stages")
         set_size(self, "context", least=0, most=MOST_LAYERS)
         if self.depth % self.stages:
-            raise ValueError(f"{self.depth} layers cannot be shared out evenly among {self.stages} stages")
+            raise InputError(f"{self.depth} layers cannot be shared out evenly among {self.stages} stages")
         if self.weighting == "one" and self.stages > 1:
-            raise ValueError('stages are for weights that follow the signal; choose weighting "spectrum"')
+            raise InputError('stages are for weights that follow the signal; choose weighting "spectrum"')
         if (self.weighting == "context") != (self.context > 0):
-            raise ValueError(
+            raise InputError(
                 'hidden layers and weighting "context" go together, '
                 f"got context = {self.context} and weighting {self.weighting!r}"
             )
         if self.context and not isinstance(self.map, ConvolutionalMap):
-            raise ValueError("frames have no neighbours; the context takes a convolutional map")
+            raise InputError("frames have no neighbours; the context takes a convolutional map")
         if self.causal and not self.context:
-            raise ValueError("causal is said of a context, and this network has none")
+            raise InputError("causal is said of a context, and this network has none")
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         kernel, channels = self.map.kernel_shape, self.map.channels
@@ -209,7 +590,7 @@ class PrimalDual(Architecture):
     def reach(self) -> tuple[int, int]:
         """How many samples before and after a hop that it restores a convolutional network sees."""
         if not isinstance(self.map, ConvolutionalMap):
-            raise ValueError("a network on frames sees its frame, and nothing else")
+            raise InputError("a network on frames sees its frame, and nothing else")
         before, after = (views * self.stages * self.map.hop for views in self._context_views)
         return self.depth * self.map.edge + before, self.depth * self.map.edge + after
 

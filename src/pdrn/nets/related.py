@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from pdrn.convex import Box
-from pdrn.convex.arrays import Array, namespace, zeros
-from pdrn.convex.convolution import analyse
-from pdrn.convex.projections import clip
-from pdrn.nets.architecture import Architecture, Start, Weights, last_estimate
+from pdrn.convex.backend import Array, namespace, zeros
+from pdrn.convex.functionals import clip
+from pdrn.convex.operators import analyse
+from pdrn.errors import InputError
 from pdrn.nets.maps import ConvolutionalMap, Map, set_size
-from pdrn.nets.primal_dual import PrimalDual
+from pdrn.nets.primal_dual import Architecture, PrimalDual, Start, Weights, last_estimate
 
 TAPS = 3
 """How many neighbours a small convolution sees: one to the left, itself, one to the right."""
@@ -133,7 +133,7 @@ class LearnedPrimalDual(Architecture):
         set_size(self, "memory")
         set_size(self, "width")
         if isinstance(self.map, ConvolutionalMap) and self.map.edge == 0:
-            raise ValueError("signals would see each other; give the map a window longer than its hop")
+            raise InputError("signals would see each other; give the map a window longer than its hop")
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         shapes: dict[str, tuple[int, ...]] = {"K": self.map.kernel_shape}

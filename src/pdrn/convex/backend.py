@@ -1,0 +1,194 @@
+"""What NumPy arrays and torch tensors do alike, and the few places where they differ.
+
+Everything in this package is written once for both. Vectors lie along the last axis; the axes before it
+are a batch. torch is never imported here: a tensor can only arrive where torch is already loaded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from pdrn.errors import InputError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
+Value = TypeVar("Value", bound="DataclassInstance")
+
+Array: TypeAlias = Any
+"""A NumPy array or a torch tensor; a function that takes one kind returns the same kind."""
+
+Step: TypeAlias = Any
+"""A positive number, or an array of them that broadcasts against the vectors."""
+
+_REAL = (np.dtype(np.float32), np.dtype(np.float64))
+
+_PLAIN = (np.ndarray, float)
+"""What is asked about most, and answered without looking torch up."""
+
+
+def is_tensor(x: object) -> bool:
+    """Whether x is a torch tensor, found out without importing torch."""
+    if isinstance(x, _PLAIN):
+        return False
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def is_array(x: object) -> bool:
+    """Whether x is a NumPy array or a torch tensor."""
+    return isinstance(x, np.ndarray) or is_tensor(x)
+
+
+def map_arrays(value: Value, function: Callable[[Array], Array]) -> Value:
+    """Return a copy of a dataclass with ``function`` applied to every array in it, at any depth.
+
+    Fields whose metadata say ``shared`` stay as they are. The copy is not checked again as a new one would
+    be: rows of what is valid are valid, and so are other types and shapes of it.
+    """
+    mapped = object.__new__(type(value))
+    for field in dataclasses.fields(value):
+        part = getattr(value, field.name)
+        if field.metadata.get("shared"):
+            pass
+        elif is_array(part):
+            part = function(part)
+        elif dataclasses.is_dataclass(part) and not isinstance(part, type):
+            part = map_arrays(part, function)
+        set_field(mapped, field.name, part)
+    return mapped
+
+
+def namespace(x: Array) -> Any:
+    """Return the module, ``numpy`` or ``torch``, whose functions apply to x."""
+    return sys.modules["torch"] if is_tensor(x) else np
+
+
+def is_real(x: object) -> bool:
+    """Whether x is an array of float32 or float64, of this machine's byte order."""
+    if is_tensor(x):
+        torch = namespace(x)
+        return getattr(x, "dtype", None) in (torch.float32, torch.float64)
+    return isinstance(x, np.ndarray) and x.dtype in _REAL and x.dtype.isnative
+
+
+def epsilon(x: Array) -> float:
+    """Return the spacing of floating-point numbers at 1 in the type of x, an array or a number."""
+    return float(namespace(x).finfo(x.dtype).eps) if is_array(x) else sys.float_info.epsilon
+
+
+def convert(x: Array, like: Array) -> Array:
+    """Return x as an array of the kind, type and device of ``like``."""
+    if is_tensor(like):
+        return namespace(like).as_tensor(x, dtype=like.dtype, device=like.device)
+    return to_numpy(x).astype(like.dtype, copy=False)
+
+
+def copy(x: Array) -> Array:
+    """Return x in memory of its own."""
+    return x.clone() if is_tensor(x) else x.copy()
+
+
+def zeros(shape: tuple[int, ...], like: Array) -> Array:
+    """Return zeros of the kind, type and device of ``like``."""
+    return like.new_zeros(shape) if is_tensor(like) else np.zeros(shape, like.dtype)
+
+
+def detached(x: Array) -> Array:
+    """Return x without its gradient history."""
+    return x.detach() if is_tensor(x) else x
+
+
+def to_float64(x: Array) -> Array:
+    """Return x in double precision, itself where it already is."""
+    return x.double() if is_tensor(x) else x.astype(np.float64, copy=False)
+
+
+def to_numpy(x: Array) -> np.ndarray[Any, Any]:
+    """Return x as a NumPy array, without its gradient history."""
+    return x.detach().cpu().numpy() if is_tensor(x) else np.asarray(x)
+
+
+def norm(x: Array) -> Array:
+    """Return the Euclidean norm along the last axis, which is kept with length 1."""
+    if is_tensor(x):
+        return namespace(x).linalg.vector_norm(x, dim=-1, keepdim=True)
+    return np.sqrt(np.einsum("...i,...i->...", x, x)[..., None])
+
+
+def all_true(condition: Any) -> bool:
+    """Whether a condition, a plain bool or an array of them, holds everywhere.
+
+    While torch traces a graph, and on the meta device, nothing is known of the values, and every condition
+    counts as met.
+    """
+    if is_tensor(condition) and (condition.is_meta or namespace(condition).compiler.is_compiling()):
+        return True
+    return bool(condition.all()) if hasattr(condition, "all") else bool(condition)
+
+
+def numbers(value: Any, name: str) -> Any:
+    """Return a number as a plain float and an array of float32 or float64 as it is; refuse anything else.
+
+    Plain floats take the type of the arrays that they meet; NumPy's scalars would impose their own.
+    """
+    if isinstance(value, float | int | np.floating | np.integer):
+        return float(value)
+    if not is_real(value):
+        kind = f"an array of {value.dtype}" if is_array(value) else type(value).__name__
+        raise InputError(f"{name} must be a number or an array of float32 or float64, got {kind}")
+    return value
+
+
+def positive(value: Any, name: str) -> Any:
+    """Return ``numbers(value, name)``, refusing what is not positive and finite everywhere."""
+    value = numbers(value, name)
+    if not (all_true(value > 0) and all_true(value < float("inf"))):
+        raise InputError(f"{name} must be positive and finite, got {value}")
+    return value
+
+
+def set_field(value: object, name: str, part: object) -> None:
+    """Set a field of a frozen dataclass while it is being made."""
+    object.__setattr__(value, name, part)
+
+
+def require_per_vector(step: Step, name: str) -> None:
+    """Raise InputError unless a step is a number or has shape ``(..., 1)``, one number per vector."""
+    if is_array(step) and step.ndim and step.shape[-1] != 1:
+        raise InputError(f"{name} must be a number or have shape (..., 1), got shape {tuple(step.shape)}")
+
+
+def per_vector(step: Step) -> Step:
+    """Turn a step of shape ``(..., 1)`` into one of the shape that values have."""
+    return step[..., 0] if is_array(step) and step.ndim else step
+
+
+def times(x: Array, factor: Step) -> Array:
+    """``factor * x``, in the memory of x where that is a NumPy array; no work where the factor is 1."""
+    if not is_array(factor) and factor == 1:
+        return x
+    return factor * x if is_tensor(x) else np.multiply(x, factor, out=x)
+
+
+def plus(x: Array, other: Array) -> Array:
+    """``x + other``, in the memory of x where that is a NumPy array."""
+    return x + other if is_tensor(x) else np.add(x, other, out=x)
+
+
+def subtracted_from(x: Array, other: Array) -> Array:
+    """``other - x``, in the memory of x where that is a NumPy array."""
+    return other - x if is_tensor(x) else np.subtract(other, x, out=x)
+
+
+def require_finite(x: Array, name: str) -> None:
+    """Raise InputError where an array holds NaN or infinities."""
+    xp = namespace(x)
+    if not all_true(xp.isfinite(x)):
+        raise InputError(f"{name} holds NaN or infinite entries; remove them first")

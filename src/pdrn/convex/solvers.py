@@ -1,0 +1,618 @@
+"""Solvers for min F(Kx) + G(x): Chambolle-Pock (1.2), its restarted Halpern variant, and ``solve``.
+
+    y   <- prox_{sigma F*}(y + sigma K x_bar)
+    x'  <- prox_{tau G}(x - tau K'y)
+    x_bar <- x' + theta (x' - x)
+
+Chambolle-Pock converges for theta = 1 and sigma tau |K|^2 <= 1. ``solve`` runs an algorithm on a batch of
+problems, certifies the result, and stops each problem on its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import itemgetter
+from typing import Any, Protocol
+
+import numpy as np
+
+from pdrn.convex.backend import (
+    Array,
+    Step,
+    all_true,
+    copy,
+    epsilon,
+    is_array,
+    is_tensor,
+    map_arrays,
+    namespace,
+    norm,
+    plus,
+    positive,
+    require_finite,
+    set_field,
+    subtracted_from,
+    times,
+    to_numpy,
+    zeros,
+)
+from pdrn.convex.operators import Operator
+from pdrn.convex.problem import Certificate, Problem, dequantization
+from pdrn.errors import InputError
+
+ROUNDING = 1e-9
+"""By how much sigma tau |K|^2 may exceed 1 without a warning."""
+
+MOST_NUDGES = 8
+"""Rounding leaves sigma tau |K|^2 a few units above 1 at most; a weight that overflowed is beyond help."""
+
+
+def step_sizes(K: Operator, ratio: Step = 1.0) -> tuple[Step, Step]:
+    """Return the longest steps (sigma, tau) with sigma / tau = ratio and ``sigma tau |K|^2 <= 1``.
+
+    The ratio is a number or one per problem, shape ``(..., 1)``, and so are the steps.
+
+    >>> from pdrn.convex import DCT
+    >>> step_sizes(DCT(1024), ratio=100.0)
+    (10.0, 0.1)
+    """
+    return steps_of_weight(K, positive(ratio, "ratio") ** 0.5)
+
+
+def steps_of_weight(K: Operator, weight: Step) -> tuple[Step, Step]:
+    """Return the longest steps (sigma, tau) with sigma / tau = weight^2 and ``sigma tau |K|^2 <= 1``."""
+    norm = K.norm or 1.0
+    sigma, tau = weight / norm, 1 / (weight * norm)
+    for _ in range(MOST_NUDGES):
+        if all_true(sigma * tau * norm**2 <= 1):
+            break
+        tau = tau * (1 - epsilon(tau))
+    return sigma, tau
+
+
+@dataclass(frozen=True, eq=False)
+class ChambollePockState:
+    """The iterates of a flat batch.
+
+    The dual variable is kept as ``u = y / sigma``. That makes one multiplication of (1.2) vanish,
+
+        u <- v - prox_{F / sigma}(v)   with   v = u + K x_bar,
+        x <- prox_{tau G}(x - sigma tau K'u),
+
+    and with sigma tau = 1, the longest steps for an isometry, the other one too.
+    """
+
+    x: Array
+    x_bar: Array
+    u: Array
+    sigma: Step
+    tau: Step
+
+    @property
+    def y(self) -> Array:
+        """The dual iterate."""
+        return self.sigma * self.u
+
+
+@dataclass(frozen=True)
+class ChambollePock:
+    """Algorithm (1.2) with fixed steps sigma and tau and extrapolation theta.
+
+    A step that is not given is derived from the operator's norm, and, with neither given, their ratio from
+    the problem's weight. Steps with ``sigma tau |K|^2 > 1`` are used as they are, with a warning.
+    """
+
+    sigma: float | None = None
+    tau: float | None = None
+    theta: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("sigma", "tau"):
+            step = getattr(self, name)
+            if is_array(step):
+                raise InputError(f"{name} must be one number; a problem's weight gives steps per problem")
+            if step is not None:
+                set_field(self, name, positive(step, name))
+        if not 0 <= self.theta <= 1:
+            raise InputError(f"theta must lie in [0, 1], got {self.theta}")
+
+    def steps(self, problem: Problem) -> tuple[Step, Step]:
+        """Return sigma and tau for a problem."""
+        squared_norm = (problem.K.norm or 1.0) ** 2
+        if self.sigma is not None and self.tau is not None:
+            product = self.sigma * self.tau * squared_norm
+            if product > 1 + ROUNDING:
+                warnings.warn(
+                    f"sigma tau |K|^2 = {product:.3g} > 1: the iteration may diverge; "
+                    "leave one of the steps out to have it derived",
+                    stacklevel=5,  # the caller of solve
+                )
+            return self.sigma, self.tau
+        if self.sigma is not None:
+            return self.sigma, 1 / (self.sigma * squared_norm)
+        if self.tau is not None:
+            return 1 / (self.tau * squared_norm), self.tau
+        return steps_of_weight(problem.K, problem.weight)
+
+    def init(self, problem: Problem, x: Array, y: Array) -> ChambollePockState:
+        """Start at x and y, arrays of a flat batch."""
+        sigma, tau = self.steps(problem)
+        return ChambollePockState(copy(x), copy(x), y / sigma, sigma, tau)
+
+    def step(
+        self, problem: Problem, state: ChambollePockState, *, overwrite: bool = False
+    ) -> ChambollePockState:
+        """Do one iteration (1.2); ``overwrite`` gives leave to destroy the old state."""
+        F, G, K, theta = problem.F, problem.G, problem.K, self.theta
+        sigma, tau = state.sigma, state.tau
+        forward = K.apply(state.x_bar, overwrite=overwrite and theta != 0)
+        u = F.residual(plus(forward, state.u), 1 / sigma, overwrite=True)
+        backward = times(K.adjoint(u), sigma * tau)
+        x = G.prox(subtracted_from(backward, state.x), tau, overwrite=True)
+        if theta == 0:
+            return ChambollePockState(x, x, u, sigma, tau)
+        move = subtracted_from(state.x if overwrite else copy(state.x), x)
+        return ChambollePockState(x, plus(times(move, theta), x), u, sigma, tau)
+
+
+SUFFICIENT_DECAY = 0.2
+"""Restart when the residual has fallen to this share of the first one since the last restart."""
+
+NECESSARY_DECAY = 0.8
+"""Restart when it has fallen to this share and begins to rise."""
+
+LONGEST_RUN = 0.36
+"""Restart when a run has taken this share of all iterations so far."""
+
+WEIGHT_MEMORY = 0.5
+"""How much of log(weight) survives a restart."""
+
+LARGEST_CHANGE = 100.0
+"""How far a new ratio may be from the weight, as a factor, to be believed."""
+
+
+@dataclass(frozen=True, eq=False)
+class HalpernState:
+    """The iterates of a flat batch; columns of shape ``(batch, 1)`` belong to each problem alone.
+
+    ``x`` and ``y`` are the result of the latest step T; ``z_x`` and ``z_y`` are where the next one starts.
+    """
+
+    x: Array
+    y: Array
+    z_x: Array
+    z_y: Array
+    anchor_x: Array
+    anchor_y: Array
+    weight: Array
+    age: Array
+    """Iterations since the restart."""
+    first_residual: Array
+    """The residual at the first test after the restart, NaN before it."""
+    last_residual: Array
+    iteration: int
+
+
+@dataclass(frozen=True)
+class RestartedHalpern:
+    """Reflected Halpern iteration with restarts, tested every ``period`` iterations.
+
+    The first ratio of the steps is the problem's weight; later ones are found on the way.
+    """
+
+    period: int = 10
+
+    def __post_init__(self) -> None:
+        if self.period < 1:
+            raise InputError(f"restarts are tested every period >= 1 iterations, got {self.period}")
+
+    def init(self, problem: Problem, x: Array, y: Array) -> HalpernState:
+        """Start at x and y, arrays of a flat batch."""
+        column = zeros((x.shape[0], 1), x)
+        weight = column + problem.weight
+        unknown = column + float("nan")
+        return HalpernState(x, y, copy(x), copy(y), x, y, weight, column, unknown, unknown, 0)
+
+    def step(self, problem: Problem, state: HalpernState, *, overwrite: bool = False) -> HalpernState:
+        """Do one iteration; ``overwrite`` gives leave to destroy the old state."""
+        F, G, K = problem.F, problem.G, problem.K
+        sigma, tau = steps_of_weight(K, state.weight)
+        iteration = state.iteration + 1
+        testing = iteration % self.period == 0
+        # The test for restarts compares z with T(z), so there z must survive the step.
+        z_x, z_y = (state.z_x, state.z_y) if overwrite and not testing else (copy(state.z_x), copy(state.z_y))
+        x = G.prox(subtracted_from(times(K.adjoint(z_y), tau), z_x), tau, overwrite=True)
+        ahead_x = plus(subtracted_from(z_x, x), x)
+        y = F.prox_conjugate(plus(times(K.apply(ahead_x), sigma), z_y), sigma, overwrite=True)
+        ahead_y = plus(subtracted_from(z_y, y), y)
+        pull = 1 / (state.age + 2)
+        moved = replace(
+            state,
+            x=x,
+            y=y,
+            z_x=plus(times(ahead_x, 1 - pull), pull * state.anchor_x),
+            z_y=plus(times(ahead_y, 1 - pull), pull * state.anchor_y),
+            age=state.age + 1,
+            iteration=iteration,
+        )
+        return _restart_where_due(state, moved) if testing else moved
+
+
+def _restart_where_due(before: HalpernState, after: HalpernState) -> HalpernState:
+    """Restart the problems whose residual |z - T(z)| calls for it."""
+    xp = namespace(after.x)
+    weight = after.weight
+    root = xp.sqrt(weight)
+    residual = xp.hypot(root * _length(before.z_x - after.x), _length(before.z_y - after.y) / root)
+    first = xp.where(xp.isnan(after.first_residual), residual, after.first_residual)
+    due = (
+        (residual <= SUFFICIENT_DECAY * first)
+        | ((residual <= NECESSARY_DECAY * first) & (residual > after.last_residual))
+        | (after.age >= LONGEST_RUN * after.iteration)
+    )
+    unknown = xp.full_like(residual, float("nan"))
+    return replace(
+        after,
+        z_x=xp.where(due, after.x, after.z_x),
+        z_y=xp.where(due, after.y, after.z_y),
+        anchor_x=xp.where(due, after.x, after.anchor_x),
+        anchor_y=xp.where(due, after.y, after.anchor_y),
+        weight=xp.where(due, _balanced(after), weight),
+        age=xp.where(due, xp.zeros_like(after.age), after.age),
+        first_residual=xp.where(due, unknown, first),
+        last_residual=xp.where(due, unknown, residual),
+    )
+
+
+def _length(x: Array) -> Array:
+    """Return the Euclidean norm, of vectors too whose squares are too small or too large for their type."""
+    xp = namespace(x)
+    largest = xp.amax(abs(x), -1)[..., None]
+    unit = xp.where(largest > 0, largest, xp.ones_like(largest))
+    return unit * norm(x / unit)
+
+
+def _balanced(state: HalpernState) -> Array:
+    """Move the weight towards the ratio of the dual to the primal distance covered since the restart.
+
+    Where one of them stood still the ratio is zero or infinite: a restart changes the weight by a bounded
+    factor.
+    """
+    xp = namespace(state.x)
+    primal, dual = _length(state.x - state.anchor_x), _length(state.y - state.anchor_y)
+    one = xp.ones_like(primal)
+    factor = dual / (state.weight * xp.where(primal > 0, primal, one))
+    factor = xp.where(primal > 0, factor, xp.where(dual > 0, LARGEST_CHANGE * one, one))
+    return state.weight * xp.clip(factor, 1 / LARGEST_CHANGE, LARGEST_CHANGE) ** (1 - WEIGHT_MEMORY)
+
+
+BLOCK_BYTES = 2**20
+"""Batches are solved in blocks whose variables take this much memory each, so that they stay in cache."""
+
+MOST_ITERATIONS = 100_000
+"""Where solving stops if a tolerance is asked for and no number of iterations."""
+
+
+class Algorithm(Protocol):
+    """Init and step on a flat batch, with an explicit state that shows iterates ``x`` and ``y``."""
+
+    def init(self, problem: Problem, x: Array, y: Array) -> Any:
+        """Return the state before the first iteration."""
+
+    def step(self, problem: Problem, state: Any, *, overwrite: bool = False) -> Any:
+        """Return the state after one more iteration."""
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """What a callback sees: some problems of the flat batch, after some iterations."""
+
+    iteration: int
+    rows: np.ndarray[Any, Any]
+    x: Array
+    y: Array
+    certificate: Certificate
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """Certificates at the checks; a problem that has stopped keeps its last one."""
+
+    iterations: np.ndarray[Any, Any]
+    """Shape ``(checks,)``."""
+    primal: np.ndarray[Any, Any]
+    """Shape ``(checks, *batch)``."""
+    dual: np.ndarray[Any, Any]
+    """Shape ``(checks, *batch)``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Primal and dual solutions of a batch of problems, and how far each went."""
+
+    problem: Problem
+    x: Array
+    """Shape ``(*batch, n)``."""
+    y: Array
+    """Shape ``(*batch, m)``."""
+    iterations: np.ndarray[Any, Any]
+    """Iterations done, per problem."""
+    converged: np.ndarray[Any, Any]
+    """Whether the tolerance was met, per problem; false where none was asked for."""
+    history: History | None = None
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """Primal and dual value in double precision; their gap bounds the distance to the optimum."""
+        return self.problem.certificate(self.x, self.y)
+
+
+def solve(
+    problem: Problem,
+    algorithm: Algorithm | None = None,
+    *,
+    iterations: int | None = None,
+    tolerance: float | None = None,
+    check_every: int = 20,
+    x0: Array | None = None,
+    y0: Array | None = None,
+    callback: Callable[[Check], None] | None = None,
+    keep_history: bool = False,
+) -> Solution:
+    """Solve every problem of a batch.
+
+    Parameters
+    ----------
+    problem
+        The problems.
+    algorithm
+        ``ChambollePock()`` unless given; ``RestartedHalpern()`` reaches tight gaps much sooner.
+    iterations
+        How many iterations to do, or to do at most if there is a tolerance.
+    tolerance
+        A problem stops once its relative duality gap is at most this. What it returns then, and at the last
+        iteration, is the best primal and the best dual iterate of all checks.
+    check_every
+        How many iterations apart gaps are computed, for the tolerance, the callback and the history.
+    x0, y0
+        Where to start instead of ``problem.start`` and zero, for example at an earlier solution.
+    callback
+        Called at every check of a block of the batch.
+    keep_history
+        Whether to record the certificates of all checks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pdrn.convex import DCT, ChambollePock, dequantization
+    >>> lower = np.floor(8 * np.random.default_rng(0).standard_normal((3, 32))) / 8
+    >>> problem = dequantization(lower, lower + 1 / 8, DCT(32))
+    >>> solve(problem, ChambollePock(sigma=10, tau=0.1), iterations=25).x.shape
+    (3, 32)
+    """
+    if iterations is None and tolerance is None:
+        raise InputError("say when to stop: pass iterations, a tolerance, or both")
+    if iterations is not None:
+        iterations = _whole(iterations, "iterations")
+    if tolerance is not None and not 0 < tolerance < math.inf:
+        raise InputError(f"the tolerance must be positive and finite, got {tolerance}")
+    check_every = _whole(check_every, "check_every")
+    m, n = problem.K.shape
+    flat = problem.flat()
+    x0 = flat.start if x0 is None else _flat_start(x0, "x0", problem, n)
+    y0 = None if y0 is None else _flat_start(y0, "y0", problem, m)
+    plan = _Plan(
+        algorithm or ChambollePock(),
+        iterations or MOST_ITERATIONS,
+        tolerance,
+        check_every,
+        callback,
+        keep_history,
+    )
+    result = _Result.before(x0, m, plan)
+    for rows in _blocks(x0, max(m, n)):
+        x = x0[rows]
+        y = zeros((x.shape[0], m), x) if y0 is None else y0[rows]
+        _solve_block(flat.rows(rows), x, y, result, np.arange(rows.start, rows.stop), plan)
+    return result.solution(problem)
+
+
+def _whole(number: Any, name: str) -> int:
+    if isinstance(number, bool) or not hasattr(number, "__index__") or number < 1:
+        raise InputError(f"{name} must be a whole number, at least 1, got {number!r}")
+    return operator.index(number)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    algorithm: Algorithm
+    iterations: int
+    tolerance: float | None
+    check_every: int
+    callback: Callable[[Check], None] | None
+    keep_history: bool
+
+    @property
+    def has_checks(self) -> bool:
+        return self.tolerance is not None or self.callback is not None or self.keep_history
+
+
+@dataclass(eq=False)
+class _Result:
+    """What is known of the whole flat batch; each block fills in its rows."""
+
+    x: Array
+    y: Array
+    iterations: np.ndarray[Any, Any]
+    converged: np.ndarray[Any, Any]
+    primal: np.ndarray[Any, Any]
+    dual: np.ndarray[Any, Any]
+    checks: list[tuple[int, np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]]
+    """Iteration, rows, primal and dual values of every check, if a history is kept."""
+
+    @staticmethod
+    def before(x: Array, m: int, plan: _Plan) -> _Result:
+        count, xp = x.shape[0], namespace(x)
+        return _Result(
+            x=xp.empty_like(x),
+            y=zeros((count, m), x),
+            iterations=np.full(count, plan.iterations),
+            converged=np.zeros(count, bool),
+            primal=np.full(count, np.inf),
+            dual=np.full(count, -np.inf),
+            checks=[],
+        )
+
+    def solution(self, problem: Problem) -> Solution:
+        batch = problem.batch_shape
+        return Solution(
+            problem,
+            self.x.reshape(*batch, -1),
+            self.y.reshape(*batch, -1),
+            self.iterations.reshape(batch),
+            self.converged.reshape(batch),
+            self._history(batch) if self.checks else None,
+        )
+
+    def _history(self, batch: tuple[int, ...]) -> History:
+        iterations = sorted({iteration for iteration, *_ in self.checks})
+        primal, dual = (np.full((len(iterations), len(self.primal)), np.nan) for _ in range(2))
+        position = {iteration: index for index, iteration in enumerate(iterations)}
+        for iteration, rows, primal_values, dual_values in self.checks:
+            primal[position[iteration], rows] = primal_values
+            dual[position[iteration], rows] = dual_values
+        for values in (primal, dual):
+            for earlier, later in itertools.pairwise(values):
+                np.copyto(later, earlier, where=np.isnan(later))
+        return History(np.array(iterations), primal.reshape(-1, *batch), dual.reshape(-1, *batch))
+
+
+def _solve_block(
+    problem: Problem, x: Array, y: Array, result: _Result, rows: np.ndarray[Any, Any], plan: _Plan
+) -> None:
+    """Solve some rows of the batch and write their results."""
+    state = plan.algorithm.init(problem, x, y)
+    if not plan.has_checks:
+        for _ in range(plan.iterations):
+            state = plan.algorithm.step(problem, state, overwrite=True)
+        block = slice(rows[0], rows[-1] + 1)
+        result.x[block], result.y[block] = state.x, state.y
+        return
+    for iteration in range(1, plan.iterations + 1):
+        state = plan.algorithm.step(problem, state, overwrite=True)
+        if iteration % plan.check_every and iteration < plan.iterations:
+            continue
+        going_on = _check(problem, state, iteration, result, rows, plan)
+        rows = rows[going_on]
+        if not rows.size:
+            return
+        if not going_on.all():
+            problem = problem.rows(going_on)
+            state = map_arrays(state, itemgetter(going_on))
+
+
+def _check(
+    problem: Problem, state: Any, iteration: int, result: _Result, rows: np.ndarray[Any, Any], plan: _Plan
+) -> np.ndarray[Any, Any]:
+    """Certify some problems, keep their results, and tell which of them go on."""
+    certificate = problem.certificate(state.x, state.y)
+    primal, dual = to_numpy(certificate.primal), to_numpy(certificate.dual)
+    if plan.callback is not None:
+        plan.callback(Check(iteration, rows, copy(state.x), copy(state.y), certificate))
+    # Without a tolerance the latest iterate is the result, with one the best, as soon as any is finite.
+    latest, best_primal, best_dual = plan.tolerance is None, result.primal[rows], result.dual[rows]
+    better = latest | (primal < best_primal) | ~np.isfinite(best_primal)
+    tighter = latest | (dual > best_dual) | ~np.isfinite(best_dual)
+    result.x[rows[better]], result.primal[rows[better]] = state.x[better], primal[better]
+    result.y[rows[tighter]], result.dual[rows[tighter]] = state.y[tighter], dual[tighter]
+    result.iterations[rows] = iteration
+    if plan.keep_history:
+        result.checks.append((iteration, rows, result.primal[rows], result.dual[rows]))
+    if plan.tolerance is None:
+        return np.ones(len(rows), bool)
+    best = Certificate(result.primal[rows], result.dual[rows], to_numpy(certificate.rounding))
+    met: np.ndarray[Any, Any] = best.meets(plan.tolerance)
+    result.converged[rows] = met
+    return ~met
+
+
+def _blocks(x: Array, longest: int) -> list[slice]:
+    """Cut a flat batch into blocks that fit the cache; torch takes the batch whole."""
+    count = x.shape[0]
+    size = count if is_tensor(x) else max(1, BLOCK_BYTES // (longest * x.itemsize))
+    return [slice(first, min(first + size, count)) for first in range(0, count, size)]
+
+
+def _flat_start(value: Array, name: str, problem: Problem, length: int) -> Array:
+    """Check a given start and flatten its batch."""
+    shape = (*problem.batch_shape, length)
+    if not is_array(value) or tuple(value.shape) != shape:
+        raise InputError(f"{name} must be an array of shape {shape}, got {getattr(value, 'shape', value)}")
+    if value.dtype != problem.start.dtype:
+        raise InputError(f"{name} is of {value.dtype} and the problem of {problem.start.dtype}; convert it")
+    require_finite(value, name)
+    return value.reshape(-1, length)
+
+
+def reweighted(
+    lower: Array,
+    upper: Array,
+    K: Operator,
+    faint: float,
+    *,
+    group: int = 1,
+    move: float | None = None,
+    rounds: int = 4,
+    iterations: int = 60,
+) -> Solution:
+    """Find a signal in its cells with few large coefficients, by some dequantization problems in a row.
+
+    The first has the weights 1, every other ``faint / (faint + |Kx|)`` for the x before it: what is large
+    costs little, what is faint is pressed to zero. Where cells are half-open or unbounded, as for clipping
+    and gaps, this fills in far more of what is missing than one problem does.
+
+    Parameters
+    ----------
+    lower, upper, K
+        As in ``dequantization``.
+    faint
+        A coefficient of this magnitude is between the two; a few times what the noise in the signal has.
+    group
+        So many consecutive coefficients share a magnitude: 2 for the cosines and sines of a ``GaborFrame``.
+    move
+        How far samples that are not known are from the centres of their cells; without it the cells tell, by
+        their mean width, which is little where most of them are points.
+    rounds, iterations
+        How many problems are solved, by so many iterations of Chambolle-Pock each.
+
+    Returns
+    -------
+    Solution
+        Of the last problem.
+    """
+    if rounds < 1:
+        raise InputError(f"reweighting takes at least one round, got {rounds}")
+    if group < 1 or K.shape[0] % group:
+        raise InputError(f"{K.shape[0]} coefficients do not divide into groups of {group}")
+    positive(faint, "faint")
+    solution = None
+    for _ in range(rounds):
+        weight = 1.0 if solution is None else faint / (faint + _magnitude(K.apply(solution.x), group))
+        problem = dequantization(lower, upper, K, weight)
+        if move is not None:
+            problem = replace(problem, weight=1 / positive(move, "move"))
+        solution = solve(problem, iterations=iterations, x0=None if solution is None else solution.x)
+    assert solution is not None  # there is at least one round
+    return solution
+
+
+def _magnitude(y: Array, group: int) -> Array:
+    """Return the magnitude of every coefficient's group."""
+    groups = y.reshape(*y.shape[:-1], -1, group)
+    return namespace(y).broadcast_to(norm(groups), groups.shape).reshape(y.shape)

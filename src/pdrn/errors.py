@@ -1,0 +1,55 @@
+"""Errors that name a cause and a remedy in one sentence.
+
+The command line prints a `PdrnError` as that sentence. Any other exception is a bug and shows its traceback.
+"""
+
+from __future__ import annotations
+
+
+class PdrnError(Exception):
+    """The base of all errors that a user can do something about."""
+
+
+class InputError(PdrnError, ValueError):
+    """An argument, option or setting that cannot be used."""
+
+
+class AudioError(InputError):
+    """Sound that cannot be read, written or restored."""
+
+
+class UndetectedError(AudioError):
+    """No quantizer explains the samples; the message says why."""
+
+
+class UncertainError(UndetectedError):
+    """Too few levels occur to tell the quantizer, but none of them speaks against one."""
+
+
+class ModelError(InputError):
+    """A network file that cannot be used."""
+
+
+class StorageError(PdrnError, OSError):
+    """A file or folder that cannot be read or written."""
+
+
+class MissingDependencyError(PdrnError, ImportError):
+    """A package that an extra of pdrn installs is missing."""
+
+
+def system_reason(error: BaseException) -> str:
+    """Return the reason that the operating system gives for an error, or else the error's own text."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def printable(text: object, most: int = 10_000) -> str:
+    r"""Escape control characters and truncate, so that the text is safe on one terminal line.
+
+    >>> printable("red\x1b[31m\n")
+    'red\\x1b[31m\\n'
+    """
+    written = str(text)
+    if len(written) > most:
+        written = f"{written[: most // 2]} ... {written[-most // 2 :]}"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in written)

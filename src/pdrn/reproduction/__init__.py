@@ -1,0 +1,1 @@
+"""Reproduction: the paper's tables and figures, evaluation, and studies beyond them."""

@@ -1,0 +1,223 @@
+"""The figures of a report: curves as in the paper, one frame in its cells, spectrograms."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator
+
+from pdrn.audio.frames import cut
+from pdrn.reproduction.paper import TABLE_1, Kind
+from pdrn.reproduction.studies import interval
+from pdrn.reproduction.tables import Place, Table
+
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "axes.titlesize": 9,
+    "axes.titlelocation": "left",
+    "svg.hashsalt": "pdrn",
+    "svg.fonttype": "path",
+}
+COLOURS = {"signal": "#222222", "cells": "#d9dee5", "QU": "#8a94a3", "CP 25": "#c2800f", "PDN": "#2a78b5"}
+COLOURS["PDRN"] = "#c8452e"
+PALETTE = ("#8a94a3", "#2a78b5", "#c8452e", "#c2800f")
+
+SAMPLES_SHOWN = 80
+
+VERY_DIFFERENT = 5
+"""Numbers of epochs are, if one is more than so many times another."""
+
+
+def curves(table: Table, kind: Kind, with_the_papers: bool) -> Figure:
+    """Draw training and development errors over the epochs, without and with regularisation.
+
+    The layout of the paper's figures; on request its minima are marked at the right edge. Epochs are on a
+    logarithmic scale where some networks had many times those of others.
+    """
+    lengths = [result.epochs for result in table.values()]
+    is_wide = max(lengths) > VERY_DIFFERENT * min(lengths)
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(8, 5.6), layout="constrained")
+        axes = figure.subplots(2, 2, sharex=True, sharey=True)
+        depths = sorted({place.depth for place in table})
+        colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.85, len(depths)))
+        for row, regularised in enumerate((False, True)):
+            for column, split in enumerate(("train", "dev")):
+                panel = axes[row][column]
+                for depth, colour in zip(depths, colours, strict=True):
+                    result = table.get(Place(kind, regularised, depth))
+                    if result is None:
+                        continue
+                    epochs = [entry["epoch"] for entry in result.log]
+                    errors = [1e4 * entry[f"{split}_mse"] for entry in result.log]
+                    marker = "." if len(epochs) < 3 else None
+                    panel.plot(epochs, errors, color=colour, lw=1.2, marker=marker, label=f"L = {depth}")
+                    papers = TABLE_1.get((kind, split, regularised, depth))
+                    if papers and with_the_papers:
+                        at = panel.get_yaxis_transform()
+                        panel.plot([0.985, 1.0], 2 * [1e4 * papers], transform=at, color=colour, lw=2.5)
+                words = {"train": "training", "dev": "development"}[split]
+                panel.set_title(f"{words} error, {'with' if regularised else 'without'} regularisation")
+                panel.set_yscale("log")
+                if is_wide:
+                    panel.set_xscale("log")
+                    panel.xaxis.set_major_formatter("{x:g}")
+                else:
+                    panel.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+                panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+                panel.yaxis.set_major_formatter("{x:g}")
+                panel.yaxis.set_minor_formatter("")
+                if column == 0:
+                    panel.set_ylabel("MSE / 1e-4")
+                if row == 1:
+                    panel.set_xlabel("epoch")
+                if not panel.lines:
+                    panel.text(0.5, 0.5, "not trained", transform=panel.transAxes, ha="center", color="gray")
+        handles = {line.get_label(): line for panel in axes.flat for line in panel.lines}
+        shown = [f"L = {depth}" for depth in depths if f"L = {depth}" in handles]
+        figure.legend([handles[label] for label in shown], shown, loc="outside upper right", ncols=len(shown))
+        return figure
+
+
+def waveform(example: Arrays) -> Figure:
+    """Draw the loudest part of an example: cells, the signal in them, what was restored; and magnified."""
+    signal = example["signal"]
+    count = min(SAMPLES_SHOWN, len(signal))
+    energy = np.convolve(np.square(signal), np.ones(count), "valid")
+    begin = int(energy.argmax())
+    here = slice(begin, begin + count)
+    time = 1e3 * np.arange(begin, begin + count) / float(example["rate"][0])
+    lower, upper = example["lower"][here], example["upper"][here]
+    centre, step = (lower + upper) / 2, upper - lower
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(8, 5), layout="constrained")
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+        width = 1e3 / float(example["rate"][0])
+        above.bar(time, step, width, lower, color=COLOURS["cells"], label="cells")
+        above.plot(time, centre, ".", ms=3, color=COLOURS["QU"], label="quantized")
+        below.bar(time, 1, width, -0.5, color=COLOURS["cells"])
+        shown = {"original": (signal, COLOURS["signal"], 2.2)}
+        shown |= {name: (example[name], COLOURS[name], 1.1) for name in _methods(example)}
+        for name, (samples, colour, thickness) in shown.items():
+            above.plot(time, samples[here], color=colour, lw=thickness, alpha=0.8, label=name)
+            below.plot(time, (samples[here] - centre) / step, color=colour, lw=thickness, alpha=0.8)
+        below.set_xlabel("time / ms")
+        above.set_ylabel("amplitude")
+        below.set_ylabel("place in the cell")
+        above.margins(x=0)
+        figure.legend(loc="outside upper right", ncols=6)
+        return figure
+
+
+def spectrograms(example: Arrays, frame_length: int = 512, hop: int = 64) -> Figure:
+    """Draw an example before quantization, after it, and restored, all on one scale."""
+    centre = (example["lower"] + example["upper"]) / 2
+    shown = {"original": example["signal"], "quantized": centre}
+    shown |= {name: example[name] for name in _methods(example)}
+    rate = float(example["rate"][0])
+    hop = max(hop, len(centre) // 600)
+    window = np.hanning(frame_length)
+    with matplotlib.rc_context(STYLE | {"axes.grid": False}):
+        figure = Figure(figsize=(8, 1.25 * len(shown) + 0.5), layout="constrained")
+        panels = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
+        top = None
+        for panel, (name, signal) in zip(panels, shown.items(), strict=True):
+            frames = cut(np.pad(signal, (0, max(0, frame_length - len(signal)))), frame_length, hop)
+            power = 20 * np.log10(np.abs(np.fft.rfft(frames * window)) + 1e-6).T
+            top = power.max() if top is None else top
+            extent = (0, len(signal) / rate, 0, rate / 2e3)
+            image = panel.imshow(
+                power, origin="lower", aspect="auto", extent=extent, vmin=top - 80, vmax=top, cmap="magma"
+            )
+            panel.set_title(name)
+            panel.set_ylabel("kHz")
+        panels[-1].set_xlabel("time / s")
+        figure.colorbar(image, ax=list(panels), label="dB", pad=0.01)
+        return figure
+
+
+def extrapolation(outcomes: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw what is left of the error over the number of layers, a line for each kind of extrapolation."""
+    panels = sorted({(each["labels"]["map"], each["labels"]["network"]) for each in outcomes}, reverse=True)
+    thetas = list(dict.fromkeys(each["labels"]["theta"] for each in outcomes))
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(8, 3 * -(-len(panels) // 2)), layout="constrained")
+        axes = figure.subplots(-(-len(panels) // 2), 2, squeeze=False)
+        for panel, (map, network) in zip(axes.flat, panels, strict=False):
+            panel.set_title(f"{network}, {map}")
+            for place, (theta, colour) in enumerate(zip(thetas, PALETTE, strict=False)):
+                shown = [
+                    (each["labels"]["layers"], *interval(each["dev_ratio"]))
+                    for each in outcomes
+                    if (each["labels"]["map"], each["labels"]["network"], each["labels"]["theta"])
+                    == (map, network, theta)
+                ]
+                layers, means, halves = (np.array(part, float) for part in zip(*shown, strict=True))
+                beside = layers * (1 + 0.02 * (place - 1.5))  # so that intervals do not hide each other
+                style = {"color": colour, "lw": 1.2, "marker": "o", "ms": 3, "capsize": 2}
+                panel.errorbar(beside, means, np.nan_to_num(halves), label=f"theta {theta}", **style)
+            panel.set_xscale("log")
+            panel.set_xticks(layers, [f"{count:g}" for count in layers], minor=False)
+            panel.minorticks_off()
+            panel.set_xlabel("layers")
+            panel.set_ylabel("MSE ratio, development")
+        figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside upper right", ncols=len(thetas))
+        return figure
+
+
+def iterating(outcomes: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw what is left of the error, and the gap of tied networks, over iterations beyond the training."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(8, 4.2), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        map = matplotlib.colormaps["tab20" if len(outcomes) <= 20 else "turbo"]
+        colours = map(np.linspace(0, 1, len(outcomes)))
+        for outcome, colour in zip(outcomes, colours, strict=True):
+            labels, course = outcome["labels"], outcome["course"]
+            depth = int(labels["layers"])
+            name = f"{labels['network']}, L = {depth}"
+            name += "" if labels["gradient"] == "all" else f", gradient of the {labels['gradient']}"
+            iterations = 1 + np.arange(len(course["ratio"]))
+            left.plot(iterations, course["ratio"], color=colour, lw=1.2, label=name)
+            left.plot(depth, course["ratio"][depth - 1], "o", color=colour, ms=4)
+            if course["gap"]:
+                right.plot(iterations, course["gap"], color=colour, lw=1.2)
+                right.plot(depth, course["gap"][depth - 1], "o", color=colour, ms=4)
+        left.set_title("error")
+        left.set_ylabel("MSE ratio, development")
+        left.set_ylim(top=min(1.2, left.get_ylim()[1]))
+        right.set_title("duality gap of what a tied network solves")
+        right.set_ylabel("gap, relative to the value")
+        right.set_yscale("log")
+        for panel in (left, right):
+            panel.set_xscale("log")
+            panel.set_xlabel("iteration")
+        figure.legend(loc="outside lower center", ncols=2, fontsize=8)
+        return figure
+
+
+def rendered(figure: Figure) -> dict[str, bytes]:
+    """Return a figure as PNG and SVG, the same bytes for the same figure."""
+    files = {}
+    with matplotlib.rc_context(STYLE):
+        for kind, metadata in (("png", None), ("svg", {"Date": None})):
+            stream = io.BytesIO()
+            figure.savefig(stream, format=kind, dpi=150, metadata=metadata)
+            figure.set_layout_engine("none")  # it is laid out now
+            files[kind] = stream.getvalue()
+    return files
+
+
+def _methods(example: Arrays) -> Iterable[str]:
+    return [name for name in ("CP 25", "PDN", "PDRN") if name in example]

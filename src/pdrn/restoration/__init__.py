@@ -1,0 +1,1 @@
+"""Restoration: sound in, sound out; where cells meet solvers and networks."""

@@ -1,1 +1,0 @@
-"""The study: a corpus in, tables out."""

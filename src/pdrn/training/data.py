@@ -1,0 +1,250 @@
+"""What a run learns from, and what it is measured on: cells and the signals in them.
+
+Nothing here has a state: the batches of an epoch follow from the seed and the epoch's number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from pdrn.audio.corpus import Corpus, segments
+from pdrn.audio.frames import cut
+from pdrn.errors import InputError
+from pdrn.training.config import Config, Data
+from pdrn.training.distributed import ALONE, Processes
+
+Array = NDArray[np.float32]
+
+OFFSETS = (1e-3, 1e-1)
+WAVES = (1e-3, 5e-2)
+"""How large an offset and a slow wave are, at least and at most, in full scale."""
+
+WAVE_CYCLES = (2.5e-4, 7.5e-3)
+"""How many cycles a slow wave has per sample: 4 to 120 Hz at 16 kHz."""
+
+
+def at_speed(signal: Array, speed: float) -> Array:
+    """Return a signal that is played so many times as fast, turned down where its peak would exceed 1.
+
+    >>> len(at_speed(np.zeros(1100, np.float32), 1.1))
+    1000
+    """
+    if speed == 1:
+        return signal
+    played: Array = soxr.resample(signal, speed, 1.0, quality="VHQ")
+    played /= np.maximum(np.abs(played).max(initial=0), np.float32(1))
+    return played
+
+
+def with_rumble(signals: Array, share: float, generator: np.random.Generator) -> Array:
+    """Add an offset and a slow wave to a share of the signals, in rows, and turn down what exceeds 1."""
+    rows = (len(signals), 1)
+    time = np.arange(signals.shape[-1])
+    offset = _log_uniform(OFFSETS, rows, generator) * generator.choice([-1, 1], rows)
+    turns = _log_uniform(WAVE_CYCLES, rows, generator) * time + generator.random(rows)
+    wave = _log_uniform(WAVES, rows, generator) * np.sin(2 * np.pi * turns)
+    rumble = np.where(generator.random(rows) < share, offset + wave, 0)
+    louder = signals + rumble.astype(np.float32)
+    peaks = np.abs(louder).max(-1, keepdims=True)
+    limited: Array = louder / np.maximum(peaks, np.float32(1))
+    return limited
+
+
+def _log_uniform(
+    ends: tuple[float, float], shape: tuple[int, int], generator: np.random.Generator
+) -> NDArray[np.float64]:
+    least, most = (math.log(end) for end in ends)
+    return np.exp(generator.uniform(least, most, shape))
+
+
+FRAMES_AT_ONCE = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Signals and their cells, one in each row, in the unit that the network measures in."""
+
+    signal: Array
+    lower: Array
+    upper: Array
+    scale: NDArray[np.float64]
+    """For each row, what one unit is in full scale."""
+
+    def rows(self, taken: slice) -> Examples:
+        """Return some of the rows."""
+        return Examples(self.signal[taken], self.lower[taken], self.upper[taken], self.scale[taken])
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """The training part of a corpus."""
+
+    config: Config
+    signals: list[Array]
+    """Only those that are long enough."""
+    frames: Array
+    """All whole frames of the signals; none of them where segments are drawn anywhere."""
+    left_out: int
+    """How many files were too short."""
+
+    @staticmethod
+    def read(corpus: Corpus, config: Config) -> TrainingData:
+        """Read the training split, refusing one without a single frame."""
+        length, speeds = config.data.length, config.data.speeds
+        signals, left_out = _long_enough(corpus, "train", math.ceil(length * max(speeds)))
+        signals = [at_speed(signal, speed) for speed in speeds for signal in signals]
+        frames = [cut(signal, length) for signal in signals if config.data.placing == "cut"]
+        frames.append(np.empty((0, length), np.float32))
+        return TrainingData(config, signals, np.concatenate(frames), left_out)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many batches an epoch has."""
+        count = len(self.frames) or sum(len(signal) for signal in self.signals) // self.config.data.length
+        return self.config.data.batches or -(-count // self.config.optimiser.batch_size)
+
+    def batches(self, epoch: int) -> Iterator[Examples]:
+        """Yield the batches of an epoch, counted from 0."""
+        data, size = self.config.data, self.config.optimiser.batch_size
+        seeds = np.random.SeedSequence(self.config.seed, spawn_key=(epoch,))
+        generator = np.random.default_rng(seeds)
+        order = generator.permutation(len(self.frames))
+        for step in range(self.steps_per_epoch):
+            if data.placing == "cut":
+                batch = self.frames[order[step * size : (step + 1) * size]]
+            else:
+                batch = segments(self.signals, data.length, size, generator)
+            yield quantized(batch, data, generator)
+
+
+def quantized(signals: Array, data: Data, generator: np.random.Generator) -> Examples:
+    """Draw what a configuration leaves open, and quantize signals in rows."""
+    rows = (len(signals), 1)
+    if data.rumble:
+        signals = with_rumble(signals, data.rumble, generator)
+    if data.flips:
+        signals = signals * generator.choice(np.array([-1, 1], np.float32), rows)
+    bits = generator.uniform(data.bits[0], data.bits[-1], rows) if len(data.bits) > 1 else data.bits[0]
+    edges = {"mid-rise": [0.0], "mid-tread": [-0.5], "both": [0.0, -0.5]}[data.quantizer]
+    edge = generator.choice(np.array(edges, np.float32), rows) if len(edges) > 1 else np.float32(edges[0])
+    return _cells(signals, np.broadcast_to(bits, rows), edge, data)
+
+
+def _cells(signals: Array, bits: NDArray[np.float64], edge: Any, data: Data) -> Examples:
+    """Quantize: codes are whole numbers, cells are theirs plus the edge, in units of the step."""
+    step = (2.0 / 2.0**bits).astype(np.float32)
+    in_steps = signals / step
+    lower = np.floor(in_steps - edge)
+    # Where an edge is at 0, a sample at full scale belongs to the highest cell, which ends there.
+    np.minimum(lower, np.where(edge == 0, np.ceil(1 / step) - 1, np.float32(np.inf)), out=lower)
+    lower += edge
+    upper = lower + np.float32(1)
+    if data.unit == "cell":
+        return Examples(in_steps, lower, upper, step[:, 0].astype(np.float64))
+    lower *= step
+    upper *= step
+    return Examples(signals, lower, upper, np.ones(len(step)))
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What the development error is at one bit depth."""
+
+    bits: float
+    mse: float
+    """Mean squared error over all samples, in full scale."""
+    snr: float
+    """Signal-to-noise ratio in dB, the mean over the files."""
+    ratio: float
+    """Mean squared error in units of the quantized signal's."""
+
+
+@dataclass(frozen=True, eq=False)
+class DevelopmentData:
+    """The development part of a corpus, in groups of rows of one length."""
+
+    data: Data
+    groups: list[Array]
+    files: list[NDArray[np.int64]]
+    """For each group the file that each row comes from."""
+
+    @staticmethod
+    def read(corpus: Corpus, data: Data) -> DevelopmentData:
+        """Read the development split, refusing one without a single frame, or with silent ones alone."""
+        on_frames = data.measured_on == "frames"
+        signals, _ = _long_enough(corpus, "dev", data.length if on_frames else 1)
+        if not on_frames:
+            return DevelopmentData(
+                data, [signal[None] for signal in signals], [np.array([i]) for i in range(len(signals))]
+            )
+        by_file = [cut(signal, data.length) for signal in signals]
+        frames = np.concatenate(by_file)
+        if not frames.any():
+            raise InputError(
+                f"the whole frames of the dev split of {corpus.folder} are silent, and errors cannot be "
+                "compared with silence; add other files"
+            )
+        files = np.repeat(np.arange(len(by_file)), [len(rows) for rows in by_file])
+        starts = range(0, len(frames), FRAMES_AT_ONCE)
+        return DevelopmentData(
+            data,
+            [frames[start : start + FRAMES_AT_ONCE] for start in starts],
+            [files[start : start + FRAMES_AT_ONCE] for start in starts],
+        )
+
+    def measured(self, restore: Any, processes: Processes = ALONE) -> list[Measured]:
+        """Measure a method, ``(lower, upper) -> signal``, at every bit depth that the data has.
+
+        Several processes share the work, and all have the result.
+        """
+        return [self._at(bits, restore, processes) for bits in self.data.depths_measured]
+
+    def quantized(self, rows: Array, bits: float) -> Examples:
+        """Return rows with the cells that they have at a bit depth."""
+        edge = np.float32(-0.5 if self.data.quantizer == "mid-tread" else 0.0)
+        return _cells(rows, np.full((len(rows), 1), bits), edge, self.data)
+
+    def _at(self, bits: float, restore: Any, processes: Processes) -> Measured:
+        count = int(self.files[-1][-1]) + 1
+        sums = energy, noise, error = np.zeros((3, count))
+        groups = list(zip(self.groups, self.files, strict=True))
+        for rows, files in groups[processes.rank :: processes.count]:
+            these = self.quantized(rows, bits)
+            centre = (these.lower + these.upper) / 2
+            restored = np.asarray(restore(these.lower, these.upper))
+            for total, part in ((energy, 0), (noise, centre), (error, restored)):
+                squares = np.square(these.signal - part, dtype=np.float64).sum(-1) * these.scale**2
+                np.add.at(total, files, squares)
+        processes.add_up(sums)
+        samples = sum(rows.size for rows in self.groups)
+        heard = energy > 0
+        with np.errstate(divide="ignore"):
+            snr = 10 * np.log10(energy[heard] / error[heard])
+        return Measured(
+            bits, float(error.sum() / samples), float(snr.mean()), float(error.sum() / noise.sum())
+        )
+
+
+def _long_enough(corpus: Corpus, split: str, length: int) -> tuple[list[Array], int]:
+    """Return the signals of a split with this many samples or more, and how many there are without."""
+    everything: Sequence[Any] = corpus.signals(split, np.float32)
+    signals = [signal for signal in everything if len(signal) >= length]
+    if not signals:
+        raise without_a_frame(corpus, split, length)
+    return signals, len(everything) - len(signals)
+
+
+def without_a_frame(corpus: Corpus, split: str, length: int) -> InputError:
+    """Return the error that a split is empty, or that all its files are too short."""
+    if not corpus.split(split):
+        return InputError(f"the {split} split of {corpus.folder} is empty; add sound files")
+    return InputError(
+        f"the {split} split of {corpus.folder} has no file of {length} samples or more; add longer ones"
+    )

@@ -1,0 +1,298 @@
+"""The command line, as a user runs it."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from tests.cli.running import COMMAND, pdrn
+
+from pdrn.audio.corpus import speech
+from pdrn.audio.files import read, write
+from pdrn.audio.quantizers import MidRise
+from pdrn.cli import demo
+from pdrn.training import config
+
+ROOT = Path(__file__).parents[2]
+RATE = 16000
+
+
+@pytest.fixture
+def folder(tmp_path):
+    samples, rate = speech()
+    for split, length in (("train", 3 * rate), ("dev", 1000), ("test", 3 * rate)):
+        (tmp_path / split).mkdir()
+        soundfile.write(tmp_path / split / "a.wav", samples[rate : rate + length], rate)
+    return tmp_path
+
+
+def test_help_names_the_commands():
+    result = pdrn("--help")
+    assert result.returncode == 0
+    for command in (
+        "restore",
+        "quantize",
+        "inspect",
+        "compare",
+        "models",
+        "demo",
+        "evaluate",
+        "train",
+        "reproduce",
+        "report",
+        "env",
+    ):
+        assert f"  {command} " in result.stdout
+
+
+def test_help_needs_none_of_the_heavy_modules():
+    code = (
+        "import sys\nfrom pdrn.cli.main import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "print(sorted({'numpy', 'scipy', 'torch', 'soundfile'} & set(sys.modules)))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_reference_is_what_help_says():
+    made = subprocess.run(
+        [sys.executable, ROOT / "tools" / "make_cli_docs.py"], capture_output=True, text=True, check=True
+    )
+    assert made.stdout == (ROOT / "docs" / "cli.md").read_text(), "run: make docs"
+
+
+@pytest.fixture
+def short_demo(monkeypatch):
+    samples, rate = speech()
+    monkeypatch.setattr(demo, "speech", lambda: (samples[190_000:230_000], rate))
+    monkeypatch.setattr(demo, "_PICTURED", slice(3000, 3100))
+
+
+def test_the_demo_gains_at_every_bit_depth_and_leaves_sounds_and_a_picture(short_demo, no_models, tmp_path):
+    result = pdrn("demo", "-o", tmp_path / "demo")
+    assert result.returncode == 0
+    rows = [line.split("│")[1:-1] for line in result.stdout.splitlines() if line.startswith("│")]
+    assert [int(row[0]) for row in rows] == [4, 5, 6, 8]
+    for row in rows:
+        assert row[1].strip() == "cp"
+        assert float(row[3]) > 2
+        assert row[-2].strip() == "by 0"
+    names = {path.name for path in (tmp_path / "demo").iterdir()}
+    assert {"speech.wav", "speech_5bits.wav", "speech_5bits_cp.wav", "cells.svg"} <= names
+    assert (tmp_path / "demo" / "cells.svg").read_text().endswith("</svg>\n")
+    assert "What to try next" in result.stdout
+
+
+def test_the_demo_replaces_its_own_sounds_alone(short_demo, no_models, tmp_path):
+    for _ in range(2):
+        assert pdrn("demo", "-o", tmp_path / "demo").returncode == 0
+    for content in (b"my precious", (tmp_path / "demo" / "speech_5bits.wav").read_bytes()):
+        (tmp_path / "speech.wav").write_bytes(content)
+        result = pdrn("demo", "-o", tmp_path)
+        assert result.returncode == 1
+        assert "speech.wav is not of the demonstration; choose another folder" in result.stderr
+        assert (tmp_path / "speech.wav").read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["speech_4bits.wav", "speech_8bits_cp.wav", "cells.svg"])
+def test_the_demo_replaces_no_files_that_have_the_names_of_its_own(short_demo, no_models, tmp_path, name):
+    (tmp_path / name).write_bytes(b"my precious")
+    result = pdrn("demo", "-o", tmp_path)
+    assert result.returncode == 1
+    assert f"{name} is not of the demonstration; choose another folder" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_bytes() == b"my precious"
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    said = pdrn("demo", "-o", tmp_path / "file").stderr
+    assert said == f"pdrn: {tmp_path / 'file'} cannot be made: File exists; choose another place\n"
+
+
+def test_the_version_is_told():
+    result = pdrn("--version")
+    assert result.returncode == 0
+    assert result.stdout == f"pdrn {version('pdrn')}\n"
+
+
+def test_the_demo_shows_a_network_beside_chambolle_pock(short_demo, tiny_models, tmp_path):
+    result = pdrn("demo", "-o", tmp_path / "demo")
+    assert result.returncode == 0
+    rows = [line.split("│")[1:-1] for line in result.stdout.splitlines() if line.startswith("│")]
+    assert [int(row[0]) for row in rows] == [4, 4, 5, 5, 6, 6, 8, 8]
+    assert [row[1].strip() for row in rows] == 4 * ["speech-large", "cp"]
+    assert {row[-2].strip() for row in rows} == {"by 0"}
+    drawing = (tmp_path / "demo" / "cells.svg").read_text()
+    assert drawing.count("<polyline") == 3
+    assert "speech-large" in drawing
+
+
+@pytest.mark.parametrize(
+    "options", [["--bits", "5"], ["--bits", "20", "--kind", "mid-tread"], ["--law", "alaw"]]
+)
+def test_what_is_quantized_can_be_detected_and_restored(tmp_path, options):
+    samples = speech()[0][: 3 * RATE]
+    write(tmp_path / "a.wav", samples, RATE)
+    assert pdrn("quantize", tmp_path / "a.wav", tmp_path / "b.wav", *options).returncode == 0
+    assert pdrn("restore", tmp_path / "b.wav", *options[:2], "--verify").returncode == 0
+    assert len(read(tmp_path / "b_restored.wav").samples) == 3 * RATE
+
+
+def test_quantized_levels_are_exact(tmp_path):
+    samples = np.random.default_rng(0).uniform(-1, 1, (2, 999))
+    write(tmp_path / "a.wav", samples, RATE, subtype="DOUBLE")
+    pdrn("quantize", tmp_path / "a.wav", tmp_path / "b.flac", "--bits", 15, "--clip-at", 0.5)
+    quantized = MidRise(15).quantize(np.clip(samples, -0.5, 0.5))
+    np.testing.assert_array_equal(read(tmp_path / "b.flac").samples, quantized)
+
+
+def test_quantize_says_what_was_cut_off_at_full_scale(tmp_path):
+    write(tmp_path / "a.wav", np.array([0.5, 1.5, -1.0, -2.0]), RATE, subtype="FLOAT")
+    for options, said in (((), "2 samples beyond full scale were cut off there\n"), (("--clip-at", 1), "")):
+        done = pdrn("quantize", tmp_path / "a.wav", tmp_path / "b.wav", "--bits", 5, "--overwrite", *options)
+        assert (done.returncode, done.stderr) == (0, said)
+
+
+def test_names_that_a_terminal_cannot_show_are_written_out(tmp_path):
+    write(tmp_path / "\u00fc.wav", MidRise(5).quantize(speech()[0][:RATE]), RATE)
+    command = [*COMMAND, "inspect", tmp_path / "\u00fc.wav"]
+    done = subprocess.run(command, capture_output=True, env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"\\xfc.wav" in done.stdout
+
+
+def test_inspect_says_what_is_there(tiny_models, tmp_path):
+    write(tmp_path / "a.wav", MidRise(5).quantize(0.5 * np.sin(np.arange(9999))), RATE, subtype="PCM_16")
+    write(tmp_path / "b.wav", np.zeros(9), RATE, subtype="PCM_16")
+    (tmp_path / "c.wav").touch()
+    result = pdrn("inspect", "--json", *(tmp_path / f"{name}.wav" for name in "abc"))
+    first, second = map(json.loads, result.stdout.splitlines())
+    assert result.returncode == 1
+    assert first["levels"] == "4 bits in use, mid-rise, a step of 0.0625"
+    assert (first["peak"], first["frames"], first["advice"]) == (0.46875, 9999, None)
+    assert (second["levels"], second["samples_at_peak"]) == ("16 bits", 9)
+    assert (first["restored_by"], second["restored_by"]) == (
+        "speech-large and Chambolle-Pock",
+        "Chambolle-Pock",
+    )
+    assert "c.wav" in result.stderr
+    assert "mid-rise" in pdrn("inspect", tmp_path / "a.wav").stdout
+
+
+def test_compare_measures_against_the_reference(tmp_path, monkeypatch):
+    samples = speech()[0][2 * RATE : 4 * RATE]
+    for name, sound in (("a", samples), ("b", samples + 0.001), ("c", samples * 0.9)):
+        write(tmp_path / f"{name}.wav", sound, RATE)
+    files = [tmp_path / f"{name}.wav" for name in "abc"]
+    rows = [json.loads(line) for line in pdrn("compare", "--json", files[0], *files).stdout.splitlines()]
+    assert [row["file"] for row in rows] == [str(file) for file in files]
+    assert rows[0]["snr_db"] is None
+    assert rows[2]["snr_db"] == pytest.approx(20, abs=0.01)
+    files[1] = files[1].rename(tmp_path / "[bold]b.wav")
+    monkeypatch.chdir(tmp_path)
+    table = pdrn("compare", "a.wav", "a.wav", files[1].name).stdout
+    assert "inf" in table
+    assert "[bold]b.wav" in table
+
+
+def test_compare_wants_sounds_of_one_length(tmp_path):
+    write(tmp_path / "a.wav", np.zeros(10), RATE)
+    write(tmp_path / "b.wav", np.zeros(11), RATE)
+    result = pdrn("compare", tmp_path / "a.wav", tmp_path / "b.wav")
+    assert result.returncode == 1
+    assert "compare sounds of one length and rate" in result.stderr
+
+
+def test_env_names_versions():
+    result = pdrn("env")
+    assert {"pdrn", "numpy", "libsndfile", "cores"} <= {
+        line.split()[0] for line in result.stdout.splitlines()
+    }
+
+
+def test_evaluate_prints_one_json_object_per_method(folder):
+    result = pdrn("evaluate", "--corpus", folder, "--methods", "qu,cp:5", "--json")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["method"] for row in rows] == ["qu", "cp:5"]
+    assert rows[1]["ratio"] < rows[0]["ratio"] == 1.0
+
+
+def test_evaluate_takes_models(folder, tiny_models):
+    result = pdrn("evaluate", "--corpus", folder, "--methods", "qu,speech-small", "--json")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["method"] for row in rows] == ["qu", "speech-small"]
+    assert rows[1]["ratio"] != 1
+
+
+def test_the_help_of_training_names_the_configurations_that_come_along():
+    text = "".join(pdrn("train", "--help").stdout.split())  # lines may end at a hyphen
+    assert all(name in text for name in config.names())
+
+
+def test_evaluate_prints_a_table(folder):
+    result = pdrn("evaluate", "--corpus", folder, "--methods", "qu")
+    assert result.returncode == 0
+    assert "SNR / dB" in result.stdout
+    assert "1.000" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "reason"),
+    [
+        (["evaluate", "--corpus", "nowhere"], 1, "nowhere"),
+        (["evaluate", "--corpus", "FOLDER", "--methods", "magic"], 1, "no method is called 'magic'"),
+        (["evaluate", "--corpus", "FOLDER", "--split", "exam"], 1, "exam"),
+        (["evaluate", "--corpus", "FOLDER", "--split", "dev"], 1, "dev split"),
+        (["evaluate", "--corpus", "FOLDER", "--bits", "0"], 2, "--bits"),
+        (["evaluate"], 2, "--corpus"),
+        (["quantize", "a.wav", "b.wav"], 2, "pass either --bits or --law"),
+        (
+            ["quantize", "a.wav", "b.wav", "--law", "alaw", "--kind", "mid-rise"],
+            2,
+            "leave --kind or --law out",
+        ),
+        (["quantize", "a.wav", "b.wav", "--bits", "5", "--clip-at", "-1"], 2, "-1"),
+        (["quantize", "a.wav", "b.wav", "--bits", "5"], 1, "a.wav cannot be opened"),
+        (["compare", "a.wav"], 2, "FILE"),
+        (["dance"], 2, "dance"),
+    ],
+)
+def test_mistakes_get_one_sentence_and_no_traceback(folder, arguments, exit_code, reason):
+    result = pdrn(*(folder if argument == "FOLDER" else argument for argument in arguments))
+    assert result.returncode == exit_code
+    assert reason in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(("sign", "exit_code"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_signal_that_comes_out_as_another_error_ends_the_command_all_the_same(sign, exit_code):
+    code = (
+        "import os, signal\nfrom pdrn.cli import main as cli\n"
+        "def work():\n"
+        f"    try: os.kill(os.getpid(), signal.{sign}); signal.pause()\n"
+        "    finally: raise AttributeError('in the midst of an import')\n"
+        "cli.app = work\ncli.main()"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (exit_code, "")
+
+
+def test_an_interrupt_is_heard_while_the_command_is_imported():
+    code = (
+        "import sys\nclass Interrupts:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'typer': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupts())\nfrom pdrn.__main__ import main\nmain()"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (130, "")

@@ -1,0 +1,113 @@
+"""The paper's grid on a Ray cluster: machines may die, and the weights are those of one machine."""
+
+import json
+import threading
+
+import numpy as np
+import pytest
+from tests.cli.clusters import two_nodes
+from tests.cli.running import pdrn
+from tests.cli.test_reproducing import is_training, until
+from tests.cli.test_studying import folder  # noqa: F401 (a fixture)
+from tests.training.test_loop import weights_of
+
+from pdrn.audio.corpus import Corpus
+from pdrn.cli import grid
+from pdrn.reproduction.grid import Study
+from pdrn.training.loop import train
+from pdrn.training.runs import Run, run_for, runs_in
+from pdrn.workers import connected
+
+OPTIONS = ("--epochs", 60, "--depths", 1, "--frame-length", 64, "--lambdas", "1e-8")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with two_nodes() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def observed(monkeypatch, tmp_path):
+    """Have workers write states after every epoch, and note where and after which epoch they begin."""
+    notes = tmp_path / "notes"
+
+    def begin(config, corpus, out, threads):
+        import ray
+
+        from pdrn.cli.grid import _trained_by_worker
+        from pdrn.training.loop import train
+        from pdrn.training.runs import run_for
+
+        train.__kwdefaults__["seconds_between_states"] = 0.0
+        run = run_for(config, corpus.checksum, out)
+        node = ray.get_runtime_context().get_node_id()
+        with open(notes, "a") as stream:
+            print(json.dumps([node, run.folder.name, len(run.log())]), file=stream)
+        return _trained_by_worker(config, corpus, out, threads)
+
+    monkeypatch.setattr(grid, "_trained_by_worker", begin)
+    return lambda: [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
+
+
+def test_a_machine_that_dies_changes_nothing(cluster, observed, folder, tmp_path):  # noqa: F811
+    out = tmp_path / "runs"
+
+    def kill():
+        def has_begun():
+            runs = [Run(out / name) for node, name, _ in observed() if node == cluster.second.node_id]
+            return any(len(run.log()) > 2 and not run.is_done for run in runs)
+
+        until(has_begun)
+        cluster.remove_node(cluster.second, allow_graceful=False)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    ray_options = ("--engine", "ray", "--address", cluster.address)
+    result = pdrn("reproduce", "table1", "--corpus", folder, *OPTIONS, "--out", out, *ray_options)
+    killer.join()
+    assert result.returncode == 0, result.stderr
+    assert "4/4" in result.stderr
+    on_dead = {name for node, name, _ in observed() if node == cluster.second.node_id}
+    gone_on = {name for node, name, epochs in observed() if node != cluster.second.node_id and epochs > 0}
+    assert gone_on
+    assert gone_on <= on_dead
+    corpus = Corpus.scan(folder)
+    for run in runs_in(out):
+        local = weights_of(train(run.config(), corpus, tmp_path / "local", threads=1))
+        assert all(np.array_equal(local[name], part) for name, part in weights_of(run).items())
+    before = len(observed())
+    again = pdrn("reproduce", "table1", "--corpus", folder, *OPTIONS, "--out", out, *ray_options)
+    assert (again.returncode, len(observed())) == (0, before)
+
+
+def test_networks_share_a_cpu_and_end_with_their_caller(cluster, observed, folder, tmp_path):  # noqa: F811
+    corpus, study = Corpus.scan(folder), Study(epochs=10**6, depths=(1,), frame_length=64)
+    quick = Study(epochs=1, depths=(1,), frame_length=64)
+    endless = study.config("PDN", 1), study.config("PDRN", 1)
+    with connected(cluster.address, 1) as ray:
+        configs = [*endless, quick.config("PDN", 1)]
+        results = grid.train_on_ray(ray, 0.3, configs, corpus, tmp_path)
+        assert next(results).run.is_done
+        runs = [run_for(config, corpus.checksum, tmp_path) for config in endless]
+        until(lambda: all(map(is_training, runs)))
+        results.close()
+        until(lambda: not any(map(is_training, runs)))
+        with pytest.raises(ValueError, match="no machine of the cluster has 64 CPUs"):
+            next(grid.train_on_ray(ray, 64.0, configs, corpus, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--address", "auto"), "--address is for a Ray; add --engine ray"),
+        (("--cpus-per-network", 2), "--cpus-per-network is for a Ray; add --engine ray"),
+        (("--engine", "ray", "--jobs", 2), "leave --jobs out"),
+        (("--engine", "ray", "--dry-run"), "the plan is one for this machine; leave --engine out"),
+        (("--engine", "ray", "--cpus-per-network", 0), "--cpus-per-network is a number above 0"),
+    ],
+)
+def test_options_of_the_other_engine_are_refused(folder, tmp_path, options, reason):  # noqa: F811
+    result = pdrn("reproduce", "table1", "--corpus", folder, "--out", tmp_path, *options)
+    assert result.returncode == 2
+    assert reason in " ".join(result.stderr.split())

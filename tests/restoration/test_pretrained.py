@@ -1,0 +1,177 @@
+"""Networks that come along, and when they are used."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pdrn
+from pdrn.audio.quantizers import MidRise
+from pdrn.nets.files import describe
+from pdrn.restoration import registry
+from pdrn.restoration.methods import NETWORK_SHARE
+from pdrn.restoration.registry import FINEST_STEP, automatic
+from pdrn.restoration.restorer import Restorer
+
+RATE = 16000
+SIGNAL = 0.9 * np.sin(np.arange(3000) / 11) * np.sin(np.arange(3000) / 400)
+QUANTIZED = MidRise(5).quantize(SIGNAL)
+
+
+def used(restorer, rate=RATE, step=1 / 16):
+    return restorer.method_for(rate, step).model
+
+
+def test_networks_are_listed_and_described(tiny_models):
+    assert registry.names() == ["speech-large", "speech-small"]
+    assert registry.path("speech-small") == tiny_models / "speech-small.safetensors"
+    assert registry.card("speech-small") == "# speech-small\n"
+    large, small = map(registry.facts, registry.names())
+    assert (large.sample_rate_hz, small.stream_latency_samples) == (RATE, 8 + 2 * 8 - 1)
+    assert large.weights > small.weights
+    assert registry.for_rate(RATE) == ["speech-large", "speech-small"]
+    assert registry.for_rate(8000) == []
+
+
+def test_a_file_that_was_changed_is_told(tiny_models, tmp_path, monkeypatch):
+    for file in tiny_models.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    monkeypatch.setattr(registry, "FOLDER", tmp_path)
+    registry.verify("speech-large")
+    large = registry.path("speech-large")
+    large.write_bytes(large.read_bytes() + b"x")
+    registry.path("speech-small").unlink()
+    for name in registry.names():
+        with pytest.raises(ValueError, match="install pdrn again"):
+            registry.verify(name)
+
+
+def test_a_restorer_has_the_network_that_it_is_named_after(tiny_models):
+    restorer = Restorer.from_pretrained("speech-small", mix=0.5)
+    assert (used(restorer), restorer.mix) == ("speech-small", 0.5)
+    restored = restorer.restore(QUANTIZED, RATE, bits=5)
+    assert np.abs(restored - QUANTIZED).max() <= 1 / 32
+    assert restorer.stream(RATE, bits=5).model == "speech-small"
+
+
+def test_other_names_are_answered_with_those_that_there_are(tiny_models, tmp_path, monkeypatch):
+    with pytest.raises(
+        ValueError, match=r"^no model is called 'music'; there are speech-large, speech-small$"
+    ):
+        Restorer.from_pretrained("music")
+    with pytest.raises(ValueError, match="no model is called 'music', and no file; there are speech-large"):
+        Restorer("music")
+    monkeypatch.setattr(registry, "FOLDER", tmp_path)
+    with pytest.raises(ValueError, match="none comes with this package; name a file"):
+        Restorer.from_pretrained("speech-large")
+
+
+def test_auto_takes_the_largest_network_where_one_fits(tiny_models):
+    assert used(Restorer()) == "speech-large"
+    assert used(Restorer(method="network")) == "speech-large"
+    assert used(Restorer(method="cp")) is None
+    assert used(Restorer(iterations=3)) is None
+    assert used(Restorer(), rate=8000) is None
+    assert used(Restorer(), step=None) is None
+    assert used(Restorer(), step=FINEST_STEP) == "speech-large"
+    assert used(Restorer(), step=FINEST_STEP / 2) is None
+    assert used(Restorer(method="network"), step=FINEST_STEP / 2) == "speech-large"
+
+
+@given(step=st.floats(2.0**-16, 1.0), rate=st.sampled_from([8000, RATE, 44100]))
+@settings(suppress_health_check=["function_scoped_fixture"])
+def test_auto_takes_a_network_for_coarse_cells_of_its_rate_and_no_others(tiny_models, step, rate):
+    wanted = rate == RATE and step * (1 + 1e-3) >= FINEST_STEP
+    assert (automatic(rate, step) is not None) == wanted
+
+
+def test_where_nothing_is_shipped_auto_is_chambolle_pock(no_models):
+    assert used(Restorer()) is None
+    with pytest.raises(ValueError, match="no network is for 16000 Hz; choose method cp"):
+        used(Restorer(method="network"))
+
+
+def test_a_network_where_none_fits_is_refused_with_a_remedy(tiny_models):
+    with pytest.raises(
+        ValueError, match=r"for 8000 Hz; there are speech-large \(16000 Hz\), .*choose method cp"
+    ):
+        used(Restorer(method="network"), rate=8000)
+    with pytest.raises(ValueError, match="cells of one width, and these differ; choose method cp"):
+        Restorer(method="network").stream(RATE, law="alaw")
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"method": "magic"}, "the methods are auto, both, network, cp; there is no 'magic'"),
+        ({"method": "network", "iterations": 3}, "no iterations"),
+        ({"method": "cp", "model": "speech-large"}, "method cp takes no model"),
+        ({"method": "cp", "shifts": 2}, "shifts are for networks"),
+        ({"shifts": 0}, "one or more, got 0"),
+    ],
+)
+def test_contradictions_are_refused(tiny_models, settings, reason):
+    with pytest.raises(ValueError, match=reason):
+        Restorer(**settings)
+
+
+def test_the_function_takes_a_method(tiny_models):
+    names = ("auto", "both", "network", "cp")
+    auto, both, network, solver = (pdrn.restore(QUANTIZED, RATE, bits=5, method=name) for name in names)
+    np.testing.assert_array_equal(auto, both)
+    assert min(np.abs(both - network).max(), np.abs(both - solver).max()) > 1e-3
+
+
+@pytest.mark.parametrize("name", ["speech-large", "speech-small"])
+def test_streams_and_arrays_agree_whatever_is_chosen(tiny_models, name):
+    for restorer in (Restorer(), Restorer.from_pretrained(name)):
+        stream = restorer.stream(RATE, bits=5)
+        pieces = [stream.feed(chunk) for chunk in np.array_split(QUANTIZED, 99)] + [stream.flush()]
+        np.testing.assert_allclose(
+            np.concatenate(pieces), restorer.restore(QUANTIZED, RATE, bits=5), atol=1e-6
+        )
+
+
+def test_gaps_are_chambolle_pock_s(tiny_models):
+    samples = QUANTIZED.copy()
+    samples[50:60] = np.nan
+    assert np.isfinite(pdrn.restore(samples, RATE, bits=5)).all()
+
+
+SHIPPED = registry.names()
+
+
+@pytest.mark.parametrize(
+    "name", SHIPPED or [pytest.param("", marks=pytest.mark.skip(reason="none is shipped"))]
+)
+def test_what_is_shipped_is_whole_and_says_where_it_comes_from(name):
+    registry.verify(name)
+    assert registry.card(name).startswith("# ")
+    provenance = describe(registry.path(name))[1]
+    assert provenance.unit == "cell"
+    assert provenance.sample_rate_hz
+    assert provenance.data
+    assert provenance.licence
+    assert provenance.training
+    assert registry.path(name).stat().st_size <= (2_000_000 if "small" in name else 12_000_000)
+    if "small" in name:
+        rate = provenance.sample_rate_hz
+        assert registry.shipped(name).method(rate, 1 / 16).after <= 0.032 * rate
+
+
+def test_auto_is_the_mean_of_a_network_and_chambolle_pock(tiny_models):
+    network, solver = (Restorer(method=name).restore(QUANTIZED, RATE, bits=5) for name in ("network", "cp"))
+    mean = NETWORK_SHARE * network + (1 - NETWORK_SHARE) * solver
+    for restorer in (Restorer(), Restorer(method="both"), Restorer("speech-large", method="both")):
+        assert restorer.method_for(RATE, 1 / 16).name == "both"
+        assert np.allclose(restorer.restore(QUANTIZED, RATE, bits=5), mean, atol=1e-6)
+
+
+@pytest.mark.parametrize("chunk", [1, 97, 3000])
+def test_the_mean_is_the_same_as_a_stream(tiny_models, chunk):
+    restorer = Restorer(method="both")
+    stream = restorer.stream(RATE, bits=5)
+    pieces = [stream.feed(QUANTIZED[start : start + chunk]) for start in range(0, 3000, chunk)]
+    streamed = np.concatenate([*pieces, stream.flush()])
+    assert np.allclose(streamed, restorer.restore(QUANTIZED, RATE, bits=5), atol=1e-6)
+    assert stream.method == "both"

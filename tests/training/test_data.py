@@ -1,0 +1,141 @@
+"""What is learned from and measured on."""
+
+import numpy as np
+import pytest
+import soundfile
+
+from pdrn.audio.corpus import Corpus
+from pdrn.audio.metrics import mse, snr
+from pdrn.audio.quantizers import MidRise, MidTread
+from pdrn.training.config import Data, from_table
+from pdrn.training.data import DevelopmentData, TrainingData, quantized
+
+DENSE = {"kind": "PrimalDual", "depth": 1, "map": {"kind": "DenseMap", "samples": 64}}
+
+
+def training_data(corpus, **data):
+    settings = {"length": 64} | data
+    return TrainingData.read(corpus, from_table({"architecture": DENSE, "data": settings, "seed": 3}))
+
+
+def signals(rows=50, length=40):
+    return np.random.default_rng(0).uniform(-1, 1, (rows, length)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "bits"),
+    [("mid-rise", MidRise, bits) for bits in (1, 5, 8)]
+    + [("mid-tread", MidTread, bits) for bits in (2, 5, 8)],
+)
+def test_cells_are_those_of_the_quantizers(name, kind, bits):
+    s = 0.9 * signals()
+    examples = quantized(s, Data(bits=(bits,), quantizer=name), np.random.default_rng(0))
+    quantizer = kind(bits, full_scale=True)
+    cells = quantizer.cells(quantizer.encode(np.clip(examples.signal, -1, 1)))
+    inner = cells.hi - cells.lo == quantizer.step  # the outermost of a mid-tread quantizer are of another
+    assert inner.mean() > (0.99 if name == "mid-rise" else 0.5)
+    assert np.array_equal(examples.lower[inner], cells.lo[inner])
+    assert np.array_equal(examples.upper[inner], cells.hi[inner])
+    assert np.allclose(examples.signal, s)
+
+
+def test_a_sample_at_full_scale_is_in_the_highest_cell():
+    examples = quantized(np.float32([[1.0, -1.0]]), Data(bits=(5,)), np.random.default_rng(0))
+    assert examples.upper.tolist() == [[1.0, -15 / 16]]
+    assert examples.lower.tolist() == [[15 / 16, -1.0]]
+
+
+def test_in_units_of_the_cell_every_cell_is_one_wide_and_the_scale_leads_back():
+    s = signals()
+    examples = quantized(s, Data(bits=(2.5, 8.5), unit="cell", quantizer="both"), np.random.default_rng(0))
+    assert (examples.upper - examples.lower == 1).all()
+    assert np.allclose(examples.signal * examples.scale[:, None], s, atol=1e-6)
+    bits = 1 - np.log2(examples.scale)
+    assert 2.5 <= bits.min() < 3.5 < 7.5 < bits.max() <= 8.5
+    assert len(np.unique(bits)) == 50
+    edges = np.mod(examples.lower, 1).max(-1)
+    assert set(edges) == {0.0, 0.5}
+
+
+@pytest.mark.parametrize("unit", ["full scale", "cell"])
+@pytest.mark.parametrize("quantizer", ["mid-rise", "mid-tread"])
+def test_signals_lie_in_their_cells(unit, quantizer):
+    data = Data(bits=(2.0, 9.0), unit=unit, quantizer=quantizer, flips=True)
+    examples = quantized(signals(), data, np.random.default_rng(0))
+    assert (examples.lower <= examples.signal + 1e-5).all()
+    assert (examples.signal <= examples.upper + 1e-5).all()
+
+
+def test_flips_change_the_sign_of_whole_segments():
+    s = signals()
+    flipped = quantized(s, Data(flips=True), np.random.default_rng(0)).signal
+    sign = flipped[:, :1] / s[:, :1]
+    assert set(np.sign(sign).ravel()) == {-1.0, 1.0}
+    assert np.allclose(flipped, np.sign(sign) * s)
+
+
+def test_an_epoch_of_cut_frames_has_each_once_in_another_order(corpus):
+    data = training_data(corpus)
+    epochs = [np.concatenate([batch.signal for batch in data.batches(epoch)]) for epoch in (0, 1, 0)]
+    assert [len(epoch) for epoch in epochs] == 3 * [1800]
+    assert np.array_equal(epochs[0], epochs[2])
+    assert not np.array_equal(epochs[0], epochs[1])
+    assert np.array_equal(np.unique(epochs[0], axis=0), np.unique(epochs[1], axis=0))
+    assert data.steps_per_epoch == 15
+
+
+def test_random_frames_lie_anywhere_and_follow_from_seed_and_epoch(corpus):
+    data = training_data(corpus, placing="random")
+    first, again = (np.concatenate([batch.signal for batch in data.batches(4)]) for _ in range(2))
+    assert np.array_equal(first, again)
+    assert len(first) == data.steps_per_epoch * 128 >= 1800
+    starts = {row.tobytes() for row in training_data(corpus).frames}
+    assert sum(row.tobytes() in starts for row in first) < 0.1 * len(first)
+    assert training_data(corpus, placing="random", batches=3).steps_per_epoch == 3
+
+
+@pytest.mark.parametrize("measured_on", ["frames", "files"])
+@pytest.mark.parametrize("unit", ["full scale", "cell"])
+def test_development_error_is_what_the_metrics_say(corpus, measured_on, unit):
+    data = Data(length=64, measured_on=measured_on, unit=unit)
+    (measured,) = DevelopmentData.read(corpus, data).measured(
+        lambda lower, upper: lower + 0.25 * (upper - lower)
+    )
+    wanted = corpus.signals("dev")
+    if measured_on == "frames":
+        wanted = [s[: len(s) // 64 * 64] for s in wanted]
+    cells = [MidRise(5).cells(MidRise(5, full_scale=True).encode(s)).lo for s in wanted]
+    lower = [np.maximum(lo, -1) for lo in cells]
+    assert measured.mse == pytest.approx(mse(wanted, [lo + 1 / 64 for lo in lower]), rel=1e-4)
+    assert measured.snr == pytest.approx(snr(wanted, [lo + 1 / 64 for lo in lower]), rel=1e-4)
+    quantized_mse = mse(wanted, [lo + 1 / 32 for lo in lower])
+    assert measured.ratio == pytest.approx(measured.mse / quantized_mse, rel=1e-4)
+
+
+def test_a_range_of_bit_depths_is_measured_at_the_whole_ones(corpus):
+    data = Data(length=64, bits=(2.5, 5.5))
+    measured = DevelopmentData.read(corpus, data).measured(lambda lower, upper: (lower + upper) / 2)
+    assert [each.bits for each in measured] == [3.0, 4.0, 5.0]
+    assert [round(each.ratio, 6) for each in measured] == [1.0, 1.0, 1.0]
+    assert measured[0].snr < measured[1].snr - 4
+    assert Data(bits=(4.2, 4.8)).depths_measured == (4.2, 4.8)
+
+
+def test_full_scale_is_in_the_highest_cell_of_every_row_that_has_an_edge_at_zero():
+    signal = np.float32([[1.0, -1.0]] * 16)
+    made = quantized(signal, Data(bits=(5.0,), quantizer="both"), np.random.default_rng(0))
+    ends = set(zip(made.lower[:, 0].tolist(), made.upper[:, 0].tolist(), strict=True))
+    assert ends == {(0.9375, 1.0), (0.96875, 1.03125)}
+
+
+def test_development_on_silence_alone_is_refused(tmp_path):
+    for split, heard in (("train", slice(None)), ("dev", slice(130, 135)), ("test", slice(None))):
+        (tmp_path / split).mkdir()
+        samples = np.zeros(140)
+        samples[heard] = 0.5
+        soundfile.write(tmp_path / split / "a.wav", samples, 16000)
+    corpus = Corpus.scan(tmp_path)
+    with pytest.raises(ValueError, match=r"frames of the dev split of .* are silent.*; add other files"):
+        DevelopmentData.read(corpus, Data(length=64))
+    on_files = DevelopmentData.read(corpus, Data(length=64, measured_on="files"))
+    assert np.isfinite(on_files.measured(lambda lower, upper: lower)[0].snr)

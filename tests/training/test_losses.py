@@ -1,0 +1,103 @@
+"""The distance of spectra that a loss may have, and networks that learn by it."""
+
+import numpy as np
+import pytest
+import torch
+
+from pdrn.training.config import from_table
+from pdrn.training.data import quantized
+from pdrn.training.distributed import ALONE
+from pdrn.training.loop import Learner, check, train
+from pdrn.training.losses import RESOLUTIONS, spectral_distance
+
+GENERATOR = np.random.default_rng(0)
+SIGNALS = torch.tensor(GENERATOR.standard_normal((2, 2048)), dtype=torch.float32)
+STEPS = torch.ones(2)
+TABLE = {
+    "architecture": {
+        "kind": "PrimalDual",
+        "depth": 2,
+        "memory": "gain",
+        "map": {"kind": "ConvolutionalMap", "channels": 16, "window": 32, "hop": 16},
+    },
+    "start": {"kind": "chambolle pock", "sigma": 2.0},
+    "data": {"bits": 4, "unit": "cell", "length": 1024, "placing": "random", "measured_on": "files"},
+    "optimiser": {"learning_rate": 1e-3, "batch_size": 4},
+    "budget": {"steps": 30},
+}
+
+
+def test_a_signal_is_at_no_distance_from_itself():
+    assert spectral_distance(SIGNALS, SIGNALS, STEPS).tolist() == [0, 0]
+
+
+def test_twice_as_loud_is_as_far_everywhere_above_the_floor():
+    loud = 100 * SIGNALS
+    assert spectral_distance(2 * loud, loud, STEPS) == pytest.approx(np.log(4), rel=1e-3)
+
+
+def test_what_is_far_below_the_step_does_not_count():
+    assert float(spectral_distance(1e-4 * SIGNALS, 0 * SIGNALS, STEPS).max()) < 1e-4
+
+
+def test_the_unit_does_not_matter():
+    noisy = SIGNALS + 0.1 * SIGNALS.flip(-1)
+    one, other = (
+        spectral_distance(noisy, SIGNALS, STEPS),
+        spectral_distance(8 * noisy, 8 * SIGNALS, 8 * STEPS),
+    )
+    assert one.numpy() == pytest.approx(other.numpy(), rel=1e-5)
+
+
+def test_silence_has_a_finite_gradient():
+    silence = torch.zeros(1, 1024, requires_grad=True)
+    spectral_distance(silence, SIGNALS[:1, :1024], STEPS[:1]).sum().backward()
+    assert torch.isfinite(silence.grad).all()
+
+
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("unit", ["full scale", "cell"])
+def test_what_is_learned_by_spectra_has_closer_ones(relative, unit):
+    signals = np.cumsum(GENERATOR.standard_normal((4, 1024)), axis=-1).astype(np.float32)
+    signals /= np.abs(signals).max()
+
+    def distance(spectral):
+        table = TABLE | {
+            "data": TABLE["data"] | {"unit": unit},
+            "start": {"kind": "chambolle pock", "sigma": 2.0 if unit == "cell" else 16.0},
+            "loss": {"relative": relative, "spectral": spectral},
+        }
+        config = from_table(table)
+        learner = Learner(config, 30)
+        examples = quantized(signals, config.data, GENERATOR)
+        for _ in range(30):
+            learner.learn(examples)
+        restored = torch.tensor(learner.restorer()(examples.lower, examples.upper))
+        steps = torch.tensor(examples.upper - examples.lower)[:, 0]
+        return float(spectral_distance(restored, torch.tensor(examples.signal), steps).mean())
+
+    assert distance(10.0) < distance(0.0)
+
+
+DENSE = {"kind": "PrimalDual", "depth": 1, "map": {"kind": "DenseMap", "samples": 64}}
+
+
+@pytest.mark.parametrize(
+    "short",
+    [
+        TABLE | {"data": TABLE["data"] | {"length": 1000}},
+        {"architecture": DENSE, "data": {"length": 64}, "budget": {"steps": 1}},
+    ],
+    ids=["convolutional", "dense"],
+)
+def test_segments_that_are_too_short_are_refused_before_anything_is_written(corpus, tmp_path, short):
+    config = from_table(short | {"loss": {"spectral": 1.0}})
+    reason = rf"data\.length is {config.data.length}; set it to 1024, and the samples of a dense map too"
+    with pytest.raises(ValueError, match=reason):
+        train(config, corpus, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_longest_window_is_what_the_refusal_asks_for(corpus):
+    longer = {"kind": "PrimalDual", "depth": 1, "map": {"kind": "DenseMap", "samples": max(RESOLUTIONS)}}
+    check(from_table({"architecture": longer, "loss": {"spectral": 1.0}}), corpus, ALONE)

@@ -1,0 +1,74 @@
+"""Threads, and the floor that matrix products set."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from pdrn.training import machine
+from pdrn.training.machine import (
+    MatrixProducts,
+    fastest_threads,
+    multiplications_per_second,
+    repeatable,
+    usable_cores,
+)
+
+
+def test_the_products_of_a_gradient_are_remembered_and_done_again():
+    a, w = torch.ones(8, 300), torch.ones(300, 200, requires_grad=True)
+    products = MatrixProducts()
+    with products:
+        (a @ w).square().sum().backward()
+    assert len(products._calls) == 2  # forward, and one for the gradient: none is needed for a
+    begin = time.perf_counter()
+    once = products.seconds(at_least=0.05)
+    spent = time.perf_counter() - begin
+    assert 0 < once < spent
+    assert spent >= 0.05
+
+
+@pytest.mark.parametrize(
+    ("processes", "speeds", "threads"), [(1, {1: 1, 8: 5}, 8), (1, {1: 1, 8: 0.3}, 1), (3, {1: 1, 2: 2}, 2)]
+)
+def test_threads_are_one_or_all_whichever_is_faster(monkeypatch, processes, speeds, threads):
+    monkeypatch.setattr(machine, "usable_cores", lambda: 8)
+    monkeypatch.setattr(machine, "multiplications_per_second", speeds.__getitem__)
+    assert fastest_threads(processes) == threads
+
+
+def test_cores_are_those_that_a_process_may_use():
+    script = (
+        "import os; from pdrn.training.machine import usable_cores\n"
+        "os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); print(usable_cores())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert done.stdout == b"1\n"
+    assert usable_cores() == len(os.sched_getaffinity(0))
+    assert multiplications_per_second(1) > 1e8
+
+
+@pytest.mark.parametrize("fills", [True, False])
+def test_settings_of_torch_come_back(monkeypatch, fills):
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", fills)
+    before = torch.get_num_threads()
+    with repeatable(1):
+        assert torch.get_num_threads() == 1
+        assert torch.are_deterministic_algorithms_enabled()
+        assert not torch.utils.deterministic.fill_uninitialized_memory
+    assert torch.utils.deterministic.fill_uninitialized_memory is fills
+    assert torch.get_num_threads() == before
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_the_compiler_of_torch_is_not_imported():
+    """It takes seconds, and an interrupt in the midst of them comes out as an error of torch."""
+    code = (
+        "import sys\nimport pdrn.training.machine as m\n"
+        "with m.repeatable(1): print('torch._inductor' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

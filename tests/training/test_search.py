@@ -1,0 +1,226 @@
+"""Searching settings: every trial is a run, and a search that is killed finds what it would have found."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import nullcontext
+
+import pytest
+from tests.cli.running import pdrn
+from tests.training.test_loop import config
+
+from pdrn.training.config import as_table, as_toml, from_complete_table, from_table, load, names, run_name
+from pdrn.training.loop import Diverged, Watcher, train
+from pdrn.training.runs import Run, runs_in
+
+pytest.importorskip("optuna")
+from pdrn.training import search as searching
+from pdrn.training.search import Range, Search, with_values
+
+SETTINGS = config(budget={"epochs": 3})
+RATES = "optimiser.learning_rate=1e-4..3e-3,log"
+
+
+def a_search(corpus, out, *ranges, settings=SETTINGS):
+    found = tuple(Range.read(text, settings) for text in ranges or (RATES, "start.sigma=1..10"))
+    return Search(settings, corpus, out, found, threads=1)
+
+
+def silent(title):
+    return nullcontext(Watcher())
+
+
+@pytest.fixture(scope="module")
+def found(corpus, tmp_path_factory):
+    """A search that was not interrupted, and its trials."""
+    out = tmp_path_factory.mktemp("whole")
+    search = a_search(corpus, out)
+    return search, list(search.tries(7, silent))
+
+
+def test_trials_are_runs_in_their_ranges(found, corpus):
+    search, tried = found
+    assert [each.number for each in tried] == [1, 2, 3, 4, 5, 6, 7]
+    for each in tried:
+        assert 1e-4 <= each.config.optimiser.learning_rate <= 3e-3
+        assert 1 <= each.config.start.sigma <= 10
+        assert each.run.folder.name == run_name(each.config, corpus.checksum)
+        assert each.run.is_done == (each.error is not None)
+        if each.run.is_done:
+            assert each.error == min(entry["dev_ratio"] for entry in each.run.log())
+    assert len({each.run.folder.name for each in tried}) == 7
+    best = search.best()
+    assert best.error == min(each.error for each in tried if each.error is not None)
+    assert best.config == tried[best.number - 1].config
+
+
+def test_what_most_others_are_better_than_is_stopped(found):
+    _, tried = found
+    stopped = [each for each in tried if each.error is None]
+    assert stopped
+    for each in stopped:
+        assert each.number > 5
+        assert f"stopped after epoch {len(each.run.log())}" in each.reason
+
+
+KILLABLE = """
+import sys
+from pdrn.audio.corpus import Corpus
+from tests.training.test_search import a_search, silent
+from pathlib import Path
+
+search = a_search(Corpus.scan(sys.argv[1]), Path(sys.argv[2]))
+for tried in search.tries(7, silent):
+    print(tried.number, flush=True)
+"""
+
+
+def test_after_kill_9_a_search_finds_the_same(found, corpus, tmp_path):
+    whole, tried = found
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLABLE, str(corpus.folder), str(tmp_path)], stdout=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        second = Run(tmp_path / tried[1].run.folder.name)
+        while not second.log():
+            time.sleep(0.002)
+        os.kill(process.pid, signal.SIGKILL)
+    assert not second.is_done
+    search = a_search(corpus, tmp_path)
+    again = list(search.tries(7, silent))
+    assert [each.number for each in again] == [2, 3, 4, 5, 6, 7]
+    assert [(each.values, each.error, each.reason) for each in again] == [
+        (each.values, each.error, each.reason) for each in tried[1:]
+    ]
+    assert search.best().values == whole.best().values
+    assert list(search.tries(7, silent)) == []
+
+
+def test_two_processes_are_not_at_one_search(corpus, tmp_path):
+    tries = a_search(corpus, tmp_path).tries(2, silent)
+    next(tries)
+    with pytest.raises(ValueError, match="another process is at search-"):
+        next(a_search(corpus, tmp_path).tries(2, silent))
+
+
+def test_a_trial_whose_loss_is_not_a_number_does_not_end_the_search(corpus, tmp_path, monkeypatch):
+    def failing(*arguments, **options):
+        raise Diverged("the loss is not a number any more")
+
+    monkeypatch.setattr(searching, "train", failing)
+    search = a_search(corpus, tmp_path)
+    assert [each.reason for each in search.tries(2, silent)] == 2 * ["the loss is not a number any more"]
+    with pytest.raises(ValueError, match="no trial came to its end"):
+        search.best()
+
+
+def test_the_command_prints_a_configuration_that_is_trained_already(corpus, tmp_path):
+    (tmp_path / "a.toml").write_text(as_toml(SETTINGS))
+    options = ("--corpus", corpus.folder, "--out", tmp_path / "runs")
+    result = pdrn("search", tmp_path / "a.toml", *options, "--trials", 2)
+    assert result.returncode == 0, result.stderr
+    assert "2/2  dev ratio" in result.stderr
+    assert "loss.regularisation=" in result.stderr
+    (tmp_path / "best.toml").write_text(result.stdout)
+    run = train(load(tmp_path / "best.toml"), corpus, tmp_path / "runs", watcher=Refusing())
+    assert str(run.best_path) in result.stdout.splitlines()[0]
+    assert len(runs_in(tmp_path / "runs")) == 2
+
+
+class Refusing(Watcher):
+    """Hears of no training."""
+
+    def begin(self, run, record, first_epoch):
+        raise AssertionError
+
+
+@pytest.mark.parametrize("name", names())
+def test_configurations_are_the_same_as_text(name, tmp_path):
+    (tmp_path / "a.toml").write_text(as_toml(load(name)))
+    assert load(tmp_path / "a.toml") == load(name)
+
+
+def test_a_recipe_with_another_start_is_the_same_as_text(tmp_path):
+    network = {"kind": "LISTA", "depth": 1, "map": {"kind": "DenseMap", "samples": 32}}
+    settings = from_table({"recipe": "modern", "architecture": network, "start": {"kind": "own"}})
+    (tmp_path / "a.toml").write_text(as_toml(settings))
+    assert load(tmp_path / "a.toml") == settings
+
+
+def test_whole_numbers_stay_whole(corpus, tmp_path):
+    (tried,) = a_search(corpus, tmp_path, "architecture.depth=1..3").tries(1, silent)
+    assert tried.config == with_values(SETTINGS, {"architecture.depth": tried.config.architecture.depth})
+    assert isinstance(tried.config.architecture.depth, int)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("optimiser.rate=1..2", "optimiser.rate is no setting that is a number"),
+        ("optimiser.schedule=1..2", "is no setting that is a number"),
+        ("data.flips=0..1", "is no setting that is a number"),
+        ("data=1..2", "is no setting that is a number"),
+        ("optimiser.learning_rate=1", "is no range; give optimiser.learning_rate=LOW..HIGH in numbers"),
+        ("optimiser.learning_rate=2..1", "is no range"),
+        ("optimiser.learning_rate=1..nan", "is no range"),
+        ("optimiser.learning_rate=1..2,lin", "is no range"),
+        ("architecture.depth=1.5..3", "in whole numbers"),
+        ("loss.regularisation=0..1,log", "a range with ,log begins above 0"),
+        ("optimiser.beta2=0.9..1.5", "beta2 must be at least 0 and below 1"),
+    ],
+)
+def test_ranges_that_make_no_sense_are_refused(text, reason):
+    with pytest.raises(ValueError, match=reason):
+        Range.read(text, SETTINGS)
+
+
+def test_rounded_values_stay_in_their_range():
+    close = Range.read("optimiser.averaging=0.99996..0.99999", SETTINGS)
+    optuna = pytest.importorskip("optuna")
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    values = [close.suggested(study.ask()) for _ in range(5)]
+    assert all(0.99996 <= value <= 0.99999 for value in values)
+
+
+def test_a_setting_has_one_range(corpus, tmp_path):
+    with pytest.raises(ValueError, match="tune each once"):
+        a_search(corpus, tmp_path, RATES, RATES)
+
+
+def test_steps_of_chambolle_pock_are_tuned_where_it_is_the_start():
+    paper = config(recipe="paper")
+    with pytest.raises(ValueError, match=r"start.sigma is for a start at Chambolle-Pock"):
+        Range.read("start.sigma=1..2", paper)
+    assert len(searching.usual_ranges(paper)) + 1 == len(searching.usual_ranges(SETTINGS))
+
+
+def test_a_storage_that_cannot_be_used_is_refused(corpus, tmp_path):
+    (tmp_path / "a.toml").write_text(as_toml(SETTINGS))
+    options = ("--corpus", corpus.folder, "--out", tmp_path / "runs", "--storage", "sqlite:////no/where")
+    result = pdrn("search", tmp_path / "a.toml", *options)
+    assert result.returncode == 1
+    assert "the storage sqlite:////no/where cannot be used" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_values_that_no_configuration_has_fail_and_do_not_stop_a_search(corpus, tmp_path):
+    table = as_table(SETTINGS)
+    table["architecture"] |= {"depth": 2, "weighting": "spectrum", "stages": 2}
+    settings = from_complete_table(table)
+    search = a_search(corpus, tmp_path, "architecture.depth=2..6", settings=settings)
+    tried = list(search.tries(6, silent))
+    assert len(tried) == 6
+    odd = [each for each in tried if each.values["architecture.depth"] % 2]
+    assert odd
+    assert all("cannot be shared out evenly among 2 stages" in each.reason for each in odd)
+    assert all(not each.reason or "stopped" in each.reason for each in tried if each not in odd)
+    assert search.best().config.architecture.depth % 2 == 0
+
+
+def test_the_best_is_what_was_trained_at_the_end_of_a_range_too(corpus, tmp_path):
+    search = a_search(corpus, tmp_path, "optimiser.learning_rate=0.00123431..0.00123439")
+    (tried,) = search.tries(1, silent)
+    assert search.best().config == tried.config
+    assert search.best().run.is_done

@@ -1,0 +1,144 @@
+"""The server restores as the Python API does, and refuses what it cannot do with a sentence."""
+
+import numpy as np
+import pytest
+import requests
+from tests.cli.test_restore import wait_until
+from tests.web.serving import RATE, floats, framed, samples_of, tone, wav
+
+import pdrn
+from pdrn.audio.files import settle
+from pdrn.audio.levels import Description, cells_of
+from pdrn.audio.quantizers import MidRise, MuLaw
+from pdrn.restoration import registry
+
+
+def quantized_to(bits, samples):
+    return MidRise(bits, full_scale=True).quantize(samples)
+
+
+@pytest.mark.parametrize("subtype", ["float", "pcm24"])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_a_sound_is_restored_as_python_does(server, subtype, channels):
+    samples = tone(channels=channels)
+    answer = server.post("restore", wav(samples), quantize_bits=4, subtype=subtype)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "audio/wav")
+    quantized = quantized_to(4, samples)
+    cells = cells_of(np.atleast_2d(quantized), Description(bits=4).levels())
+    restored = pdrn.restore(quantized, RATE, bits=4)
+    expected = settle(np.atleast_2d(restored), cells, {"float": "FLOAT", "pcm24": "PCM_24"}[subtype])
+    np.testing.assert_array_equal(np.atleast_2d(samples_of(answer.content)), expected)
+
+
+def test_a_law_and_a_mix(server):
+    answer = server.post("restore", wav(tone()), quantize_law="mulaw", mix=0.5, method="cp", iterations=7)
+    restorer = pdrn.Restorer(iterations=7, mix=0.5)
+    expected = restorer.restore(MuLaw().quantize(tone()), RATE, law="mulaw")
+    np.testing.assert_allclose(samples_of(answer.content), expected, atol=1e-7)
+
+
+def test_a_sound_as_it_is(server):
+    quantized = quantized_to(5, tone())
+    answer = server.post("restore", wav(quantized, "PCM_16"))
+    np.testing.assert_allclose(samples_of(answer.content), pdrn.restore(quantized, RATE), atol=1e-7)
+
+
+def test_a_network_restores_and_shows_its_layers(server, network):
+    assert server.post("restore", wav(tone()), quantize_bits=5, method="tiny").status_code == 200
+    message, parts = framed(server.post("explore", wav(tone()), quantize_bits=5, method="tiny").content)
+    restored = pdrn.Restorer(str(network)).restore(quantized_to(5, tone()), RATE, bits=5)
+    np.testing.assert_allclose(floats(parts["restored"]), restored, atol=1e-7)
+    cells = parts["lower"] + parts["upper"]
+    asked = {"method": "tiny", "sample_rate_hz": RATE, "step": message["result"]["step"]}
+    message, parts = framed(server.post("layers", cells, **asked).content)
+    assert message["result"]["numbers"] == [1, 2, 3]
+    on_one_grid = pdrn.Restorer(str(network), shifts=1).restore(quantized_to(5, tone()), RATE, bits=5)
+    np.testing.assert_allclose(floats(parts["estimates"], 3)[-1], on_one_grid, atol=1e-5)
+
+
+def test_everything_there_is_to_see(server):
+    message, parts = framed(server.post("explore", wav(tone()), quantize_bits=4).content)
+    signals = {name: floats(part) for name, part in parts.items() if not name.endswith(".wav")}
+    quantized = quantized_to(4, tone())
+    np.testing.assert_allclose(signals["original"], tone(), atol=1e-7)
+    np.testing.assert_array_equal(signals["quantized"], quantized)
+    np.testing.assert_array_equal(signals["upper"] - signals["lower"], np.full(len(quantized), 1 / 8))
+    assert ((signals["lower"] <= signals["restored"]) & (signals["restored"] <= signals["upper"])).all()
+    np.testing.assert_array_equal(samples_of(parts["float.wav"]), signals["restored"])
+    facts = message["result"]
+    assert facts["violation"] == 0
+    assert (facts["levels"], facts["step"], facts["channels"], facts["frames"]) == ("4 bits", 1 / 8, 1, 8000)
+    assert facts["figures"]["restored"]["snr_db"] > facts["figures"]["quantized"]["snr_db"] + 3
+    assert facts["figures"]["restored"]["mse"] < facts["figures"]["quantized"]["mse"] / 2
+    assert facts["times_real_time"] > 0
+
+
+def test_without_an_original_there_are_no_figures_of_it(server):
+    message, parts = framed(server.post("explore", wav(quantized_to(5, tone()), "PCM_16")).content)
+    assert "original" not in parts
+    assert message["result"]["figures"] is None
+    assert message["result"]["levels"].startswith("5 bits")
+
+
+def test_iterations_lead_to_the_result(server):
+    _, parts = framed(server.post("explore", wav(tone()), quantize_bits=4, method="cp", iterations=9).content)
+    cells = parts["lower"] + parts["upper"]
+    asked = {"sample_rate_hz": RATE, "method": "cp", "iterations": 9, "step": 1 / 8}
+    message, layers = framed(server.post("layers", cells, **asked).content)
+    assert message["result"]["numbers"] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    np.testing.assert_allclose(
+        floats(layers["estimates"], 9)[-1], floats(parts["restored"]), rtol=0, atol=1e-6
+    )
+    centre = (floats(parts["lower"]) + floats(parts["upper"])) / 2
+    _, mixed = framed(server.post("layers", cells, mix=0.25, **asked).content)
+    expected = centre + (floats(parts["restored"]) - centre) / 4
+    np.testing.assert_allclose(floats(mixed["estimates"], 9)[-1], expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "wishes", "sentence"),
+    [
+        ("restore", b"no sound at all", {}, "This file is no WAV, AIFF, AU, FLAC or Ogg file"),
+        ("explore", b"", {}, "The file is empty"),
+        ("explore", wav(tone())[:3000], {}, "This file"),
+        ("explore", wav(tone() * 2), {"quantize_bits": 4}, "The sound goes up to 1.2, and full scale is 1"),
+        ("explore", wav(tone()), {}, "The levels of this sound cannot be told"),
+        ("explore", wav(tone()), {"quantize_bits": 9}, "quantize_bits: input should be less than or"),
+        ("explore", wav(tone()), {"bits": 4}, "bits: extra inputs are not permitted"),
+        ("explore", wav(tone()), {"quantize_bits": 4, "quantize_law": "alaw"}, "choose one of them"),
+        ("explore", wav(tone()), {"method": "../x"}, "There is no such method"),
+        ("restore", wav(tone()), {"method": "tiny", "iterations": 3}, "no iterations"),
+        ("explore", wav(tone()), {"method": "tiny", "quantize_law": "alaw"}, "cells of one width"),
+        ("layers", b"123", {"sample_rate_hz": RATE}, "as many upper as lower ends"),
+        ("layers", np.float32([1, 0]).tobytes(), {"sample_rate_hz": RATE}, "."),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_with_a_sentence(server, path, body, wishes, sentence):
+    answer = server.post(path, body, **wishes)
+    assert answer.status_code == 422
+    assert sentence in answer.json()["detail"]
+    assert str(server.folder) not in answer.text
+    assert answer.json()["detail"].endswith(".")
+
+
+def test_the_offer(server):
+    offer = requests.get(f"{server.url}/api/models", timeout=10).json()
+    kinds = {each["name"]: each["kind"] for each in offer["methods"]}
+    networks = dict.fromkeys([*registry.names(), "tiny"], "network")
+    assert kinds == {"auto": "automatic", **networks, "cp": "solver"}
+    assert str(server.folder) not in str(offer)
+    assert set(offer["methods"][0]) == {"name", "title", "kind", "sample_rate_hz"}
+
+
+def test_the_sample_is_speech(server):
+    content = requests.get(f"{server.url}/api/sample", timeout=10).content
+    assert samples_of(content).shape == (6 * RATE,)
+
+
+def test_nothing_is_left(server):
+    server.post("restore", wav(tone()), quantize_bits=4)
+    server.post("restore", b"no sound")
+    wait_until(
+        lambda: server.files() == [], what=server.files
+    )  # an answer is there before its files are gone
+    assert [path.stat().st_mode & 0o777 for path in server.folder.iterdir()] == [0o700]
