@@ -47,7 +47,7 @@ def reproduced(folder, tmp_path_factory):
 def test_reproduce_makes_everything_from_a_folder_of_sound(reproduced):
     out, result = reproduced
     assert result.returncode == 0, result.stderr
-    assert result.stdout.strip() == str(out / "report" / "report.html")
+    assert result.stdout.strip() == str(out / "report" / "report.md")
     assert len(runs_in(out)) == 8
     assert len(list((out / "report").glob("*.png"))) == 4
     assert "of the GEMM floor" in result.stderr
@@ -67,10 +67,10 @@ def test_the_grid_of_the_papers_frames_is_done_in_minutes(tmp_path):
     assert result.returncode == 0, result.stderr
     assert time.monotonic() - begin < 180
     assert len(runs_in(tmp_path / "runs")) == 12
-    page = (tmp_path / "runs" / "report" / "report.html").read_text()
+    page = (tmp_path / "runs" / "report" / "report.md").read_text()
     assert "Table 1." in page
     assert "Table 2." in page
-    assert page.count("<figure>") == 4
+    assert page.count("![") == 4
 
 
 def test_tensorboard_has_every_epoch_also_of_a_shorter_run(folder, tmp_path, monkeypatch):
@@ -115,10 +115,10 @@ def test_what_is_done_is_not_done_again(reproduced, folder):
 def test_a_report_with_its_logs_can_be_made_again_elsewhere(reproduced, tmp_path):
     out, _ = reproduced
     published = tmp_path / "published"
-    assert pdrn("report", out, "--out", published, "--logs").stdout.strip() == str(published / "report.html")
+    assert pdrn("report", out, "--out", published, "--logs").stdout.strip() == str(published / "report.md")
     assert not list(published.rglob("*.safetensors"))
     again = pdrn("report", published)
-    assert again.stdout.strip() == str(published / "report" / "report.html")
+    assert again.stdout.strip() == str(published / "report" / "report.md")
     tables, same = ((folder / "report.md").read_text() for folder in (published, published / "report"))
     assert same.split("![")[0] == tables.split("![")[0]
     assert "Table 2." in same
@@ -324,22 +324,22 @@ def test_a_named_configuration_trains_on_several_folders(folder, tmp_path, monke
         (["reproduce", "table3", "--corpus", "FOLDER"], "table1, table2, figures and all"),
         (["reproduce", "all", "--corpus", "FOLDER", "--depths", "1,two"], "--depths takes numbers"),
         (["reproduce", "all", "--corpus", "FOLDER", "--recipe", "cake"], "no recipe is called 'cake'"),
-        (["reproduce", "all", "--corpus", "FOLDER", "--hearing", "ears"], "no measure is called 'ears'"),
-        (["reproduce", "all", "--corpus", "FOLDER", "--hearing", "stoi"], "pip install 'pdrn[metrics]'"),
+        (["reproduce", "all", "--corpus", "FOLDER", "--metrics", "ears"], "no metric is called 'ears'"),
+        (["reproduce", "all", "--corpus", "FOLDER", "--metrics", "stoi"], "pip install 'pdrn[metrics]'"),
         (["reproduce", "all", "--corpus", "FOLDER", "--frame-length", "9999"], "the train split of"),
-        (["evaluate", "--corpus", "FOLDER", "--hearing", "stoi"], "pip install 'pdrn[metrics]'"),
+        (["evaluate", "--corpus", "FOLDER", "--metrics", "stoi"], "pip install 'pdrn[metrics]'"),
         (["evaluate", "--corpus", "FOLDER", "--methods", ""], "there is no method to measure; name some"),
         (
-            ["reproduce", "table1", "--corpus", "FOLDER", "--hearing", "pesq"],
-            "--hearing is for table2, which",
+            ["reproduce", "table1", "--corpus", "FOLDER", "--metrics", "pesq"],
+            "--metrics is for table2, which",
         ),
         (["report", "FOLDER"], "no finished run"),
-        (["evaluate", "--corpus", "FOLDER", "--hearing", "ears"], "no measure is called 'ears'"),
+        (["evaluate", "--corpus", "FOLDER", "--metrics", "ears"], "no metric is called 'ears'"),
     ],
 )
 def test_mistakes_get_one_sentence(folder, tmp_path, monkeypatch, arguments, reason):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    monkeypatch.setitem(evaluate.HEARING, "stoi", "not_installed")
+    monkeypatch.setitem(evaluate.PERCEPTUAL, "stoi", "not_installed")
     (tmp_path / "wrong.toml").write_text(f"[architectur]\n{NETWORK}")
     (tmp_path / "right.toml").write_text(f"[architecture]\n{NETWORK}[data]\nlength = 64\n")
     places = {"FOLDER": folder, "WRONG": tmp_path / "wrong.toml", "RIGHT": tmp_path / "right.toml"}

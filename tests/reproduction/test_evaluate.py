@@ -101,10 +101,10 @@ def test_the_chambolle_pock_row_of_table_2(ieee_folder):
 def test_hearing_is_measured_where_it_is_asked_for(corpus):
     pytest.importorskip("pesq")
     pytest.importorskip("pystoi")
-    (row,) = evaluate(corpus, "test", 5, ["qu"], hearing=["pesq", "stoi"])
+    (row,) = evaluate(corpus, "test", 5, ["qu"], metrics=["pesq", "stoi"])
     assert 1 < row.pesq < 4.65
     assert 0.5 < row.stoi < 1
     (row,) = evaluate(corpus, "test", 5, ["qu"])
     assert row.pesq is row.stoi is None
-    with pytest.raises(ValueError, match="no measure is called 'ears'"):
-        next(evaluate(corpus, "test", 5, ["qu"], hearing=["ears"]))
+    with pytest.raises(ValueError, match="no metric is called 'ears'"):
+        next(evaluate(corpus, "test", 5, ["qu"], metrics=["ears"]))

@@ -120,7 +120,7 @@ CorpusFolders = Annotated[
 ]
 RunsFolder = Annotated[Path, typer.Option(help="Folder of run folders.")]
 CorpusRate = Annotated[int, typer.Option(min=0, help="Resample the corpus to so many hertz; 0: not.")]
-Hearing = Annotated[str, typer.Option(help="Measures of hearing, comma-separated: pesq, stoi (slow).")]
+Metrics = Annotated[str, typer.Option(help="Perceptual metrics, comma-separated: pesq, stoi (slow).")]
 Files = Annotated[list[Path], typer.Argument(help="Sound files.", metavar="FILE")]
 
 

@@ -20,8 +20,8 @@ from pdrn.cli.options import (
     CorpusRate,
     EngineName,
     EngineOption,
-    Hearing,
     Json,
+    Metrics,
     RunsFolder,
     names,
     numbers,
@@ -34,7 +34,7 @@ from pdrn.errors import InputError, printable
 EVALUATE_EXAMPLES = """\b
 For example:
   pdrn evaluate --corpus ieee --methods qu,cp:25
-  pdrn evaluate --corpus ieee --methods qu,overlapped,speech-large --hearing pesq,stoi
+  pdrn evaluate --corpus ieee --methods qu,overlapped,speech-large --metrics pesq,stoi
   pdrn evaluate --corpus ieee --methods qu,runs/NAME/best.safetensors"""
 
 
@@ -48,7 +48,7 @@ def evaluate(
     frame_length: Annotated[
         int, typer.Option(min=1, help="Samples of a frame; files shorter than one do not count.")
     ] = 1024,
-    hearing: Hearing = "",
+    metrics: Metrics = "",
     sample_rate: CorpusRate = 0,
     json: Json = False,
 ) -> None:
@@ -61,19 +61,19 @@ def evaluate(
 
     from pdrn.reproduction.evaluate import evaluate as rows_of
 
-    heard, index = names(hearing), scanned(corpus, sample_rate_hz=sample_rate)
-    rows = rows_of(index, split, bits, names(methods), frame_length, heard, _note)
+    perceptual, index = names(metrics), scanned(corpus, sample_rate_hz=sample_rate)
+    rows = rows_of(index, split, bits, names(methods), frame_length, perceptual, _note)
     if json:
         for row in rows:
             print(dumps(dataclasses.asdict(row)), flush=True)
         return
     table = Table(title=f"{printable(corpus.resolve().name)}, {split} split, {bits} bits")
     table.add_column("method", overflow="fold")
-    for heading in ("MSE / 1e-4", "SNR / dB", "pooled SNR / dB", "ratio", *heard):
+    for heading in ("MSE / 1e-4", "SNR / dB", "pooled SNR / dB", "ratio", *perceptual):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         figures = (f"{1e4 * row.mse:.3f}", f"{row.snr:.2f}", f"{row.snr_pooled:.2f}", f"{row.ratio:.3f}")
-        table.add_row(printable(row.method), *figures, *(f"{getattr(row, name):.3f}" for name in heard))
+        table.add_row(printable(row.method), *figures, *(f"{getattr(row, name):.3f}" for name in perceptual))
     Console(markup=False, emoji=False).print(table)
 
 
@@ -209,7 +209,7 @@ def reproduce(
     frame_length: Annotated[int, typer.Option(min=1, help="Samples of a frame.")] = 1024,
     sample_rate: CorpusRate = 0,
     seed: Annotated[int, typer.Option(min=0)] = 0,
-    hearing: Hearing = "",
+    metrics: Metrics = "",
     jobs: Annotated[
         int, typer.Option(min=1, help="Networks trained at the same time, by this machine alone.")
     ] = 1,
@@ -231,16 +231,16 @@ def reproduce(
     _check_engine(engine, address, cpus_per_network, jobs)
     if dry_run and engine is EngineName.ray:
         raise typer.BadParameter("the plan is one for this machine; leave --engine out, or --dry-run")
-    heard = names(hearing)
+    perceptual = names(metrics)
     require("torch", "train")
     require("matplotlib", "report")
     from pdrn.cli.grid import in_turn, show_plan, side_by_side, train_grid
     from pdrn.reproduction import grid as steps
     from pdrn.reproduction.report import Findings, as_markdown, section, write_report
-    from pdrn.reproduction.tables import chosen_runs, save_example, save_study, with_known_hearing
+    from pdrn.reproduction.tables import chosen_runs, save_example, save_study, with_known_metrics
 
-    if heard and what not in ("table2", "all"):
-        raise InputError(f"--hearing is for table2, which {what} is not a part of; leave it out")
+    if perceptual and what not in ("table2", "all"):
+        raise InputError(f"--metrics is for table2, which {what} is not a part of; leave it out")
     index = scanned_at(corpus, sample_rate)
     study = steps.Study(
         recipe=recipe,
@@ -253,7 +253,7 @@ def reproduce(
         sample_rate_hz=index.sample_rate_hz or 0,
         seed=seed,
     )
-    study.check(index, heard)
+    study.check(index, perceptual)
     if dry_run:
         show_plan(study, index, out, jobs)
         return
@@ -270,8 +270,8 @@ def reproduce(
         raise InputError(failure)
     table2 = None
     if what in ("table2", "all"):
-        table2 = steps.table_2(setting, table, index, heard)
-        save_study(out, setting, {"table2": with_known_hearing(table2, out, setting)})
+        table2 = steps.table_2(setting, table, index, perceptual)
+        save_study(out, setting, {"table2": with_known_metrics(table2, out, setting)})
     if what in ("figures", "all"):
         save_example(out, setting, steps.example(setting, table, index), chosen_runs(table))
     if what in ("table1", "table2"):
@@ -403,13 +403,13 @@ def report(
         ),
     ] = False,
 ) -> None:
-    """Render tables and figures of all runs in a folder, as Markdown and as a page."""
+    """Write report.md with the tables and figures of all runs in a folder."""
     require("matplotlib", "report")
     from pdrn.reproduction.report import write_report
     from pdrn.reproduction.tables import publish
 
     out = out or runs / "report"
-    page = write_report(runs, out)
+    path = write_report(runs, out)
     if logs:
         publish(runs, out)
-    print(page)
+    print(path)

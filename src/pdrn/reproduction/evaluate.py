@@ -145,8 +145,8 @@ def _chambolle_pock(cells: Cells, iterations: int) -> FloatArray:
     return restored
 
 
-HEARING = {"pesq": "pesq", "stoi": "pystoi"}
-"""Measures of hearing, which take longer than all else, and the packages that compute them."""
+PERCEPTUAL = {"pesq": "pesq", "stoi": "pystoi"}
+"""Perceptual metric -> the package that computes it; both are slow."""
 
 
 @dataclass(frozen=True)
@@ -172,16 +172,16 @@ class Row:
     stoi: float | None = None
 
 
-def check_hearing(hearing: Collection[str], sample_rate_hz: int) -> None:
-    """Refuse measures of hearing that cannot be computed here."""
-    for name in hearing:
-        if name not in HEARING:
-            raise InputError(f"no measure is called {name!r}; there are {', '.join(HEARING)}")
-        if find_spec(HEARING[name]) is None:
+def check_metrics(metrics: Collection[str], sample_rate_hz: int) -> None:
+    """Refuse perceptual metrics that cannot be computed here."""
+    for name in metrics:
+        if name not in PERCEPTUAL:
+            raise InputError(f"no metric is called {name!r}; there are {', '.join(PERCEPTUAL)}")
+        if find_spec(PERCEPTUAL[name]) is None:
             raise InputError(
-                f"{name} needs {HEARING[name]}, which is not installed: pip install 'pdrn[metrics]'"
+                f"{name} needs {PERCEPTUAL[name]}, which is not installed: pip install 'pdrn[metrics]'"
             )
-    if "pesq" in hearing:
+    if "pesq" in metrics:
         check_pesq(sample_rate_hz)
 
 
@@ -212,7 +212,7 @@ def evaluate(
     bits: int,
     methods: Sequence[str] | Mapping[str, Method],
     frame_length: int = FRAME_LENGTH,
-    hearing: Collection[str] = (),
+    metrics: Collection[str] = (),
     note: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Row]:
     """Yield a row for each method, on the whole frames of every file, as in the paper.
@@ -229,7 +229,7 @@ def evaluate(
         if isinstance(methods, Mapping)
         else {name: method_named(name, frame_length, sample_rate_hz) for name in methods}
     )
-    check_hearing(hearing, sample_rate_hz)
+    check_metrics(metrics, sample_rate_hz)
     quantizer = MidRise(bits, full_scale=True)
     signals = whole_frames(corpus, split, frame_length)
     if short := len(corpus.split(split)) - len(signals):
@@ -255,6 +255,6 @@ def evaluate(
             files=len(signals),
             frames=sum(len(signal) for signal in signals) // frame_length,
             corpus_sha256=corpus.checksum,
-            pesq=pesq(signals, restored, sample_rate_hz) if "pesq" in hearing else None,
-            stoi=stoi(signals, restored, sample_rate_hz) if "stoi" in hearing else None,
+            pesq=pesq(signals, restored, sample_rate_hz) if "pesq" in metrics else None,
+            stoi=stoi(signals, restored, sample_rate_hz) if "stoi" in metrics else None,
         )

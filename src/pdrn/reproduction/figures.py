@@ -26,8 +26,6 @@ STYLE: dict[Any, Any] = {
     "grid.alpha": 0.25,
     "axes.titlesize": 9,
     "axes.titlelocation": "left",
-    "svg.hashsalt": "pdrn",
-    "svg.fonttype": "path",
 }
 COLOURS = {"signal": "#222222", "cells": "#d9dee5", "QU": "#8a94a3", "CP 25": "#c2800f", "PDN": "#2a78b5"}
 COLOURS["PDRN"] = "#c8452e"
@@ -207,16 +205,12 @@ def iterating(outcomes: Sequence[Mapping[str, Any]]) -> Figure:
         return figure
 
 
-def rendered(figure: Figure) -> dict[str, bytes]:
-    """Return a figure as PNG and SVG, the same bytes for the same figure."""
-    files = {}
+def png(figure: Figure) -> bytes:
+    """Return a figure as PNG, the same bytes for the same figure."""
+    stream = io.BytesIO()
     with matplotlib.rc_context(STYLE):
-        for kind, metadata in (("png", None), ("svg", {"Date": None})):
-            stream = io.BytesIO()
-            figure.savefig(stream, format=kind, dpi=150, metadata=metadata)
-            figure.set_layout_engine("none")  # it is laid out now
-            files[kind] = stream.getvalue()
-    return files
+        figure.savefig(stream, format="png", dpi=150)
+    return stream.getvalue()
 
 
 def _methods(example: Arrays) -> Iterable[str]:

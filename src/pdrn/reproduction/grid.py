@@ -20,7 +20,7 @@ from pdrn.errors import InputError
 from pdrn.reproduction import paper
 from pdrn.reproduction.evaluate import (
     Method,
-    check_hearing,
+    check_metrics,
     evaluate,
     method_named,
     network_method,
@@ -95,9 +95,9 @@ class Study:
         data = dataclasses.replace(config.data, sample_rate_hz=self.sample_rate_hz)
         return dataclasses.replace(config, seed=self.seed, budget=budget, data=data)
 
-    def check(self, corpus: Corpus, hearing: Collection[str]) -> None:
+    def check(self, corpus: Corpus, metrics: Collection[str]) -> None:
         """Refuse, before anything is trained, a corpus or measures with which the tables cannot be made."""
-        check_hearing(hearing, corpus.signal_rate_hz)
+        check_metrics(metrics, corpus.signal_rate_hz)
         for split in SPLITS:
             if not any(corpus.length(entry) >= self.frame_length for entry in corpus.split(split)):
                 raise without_a_frame(corpus, split, self.frame_length)
@@ -218,7 +218,7 @@ def multiplications(config: Config, corpus: Corpus) -> float:
     return config.budget.epochs * float(config.architecture.products((3 * train + dev, length)))
 
 
-def table_2(setting: Setting, table: Table, corpus: Corpus, hearing: Sequence[str] = ()) -> dict[str, Any]:
+def table_2(setting: Setting, table: Table, corpus: Corpus, metrics: Sequence[str] = ()) -> dict[str, Any]:
     """Measure Table 2 on the test set: nothing done, the best networks, Chambolle-Pock, and it run well."""
     methods: dict[str, Method] = {"QU": method_named("qu")}
     methods |= _best_networks(table)
@@ -226,7 +226,7 @@ def table_2(setting: Setting, table: Table, corpus: Corpus, hearing: Sequence[st
         methods[f"CP {iterations}"] = method_named(f"cp:{iterations}", setting.frame_length)
     rate = corpus.signal_rate_hz
     methods[OVERLAPPED] = method_named("overlapped", sample_rate_hz=rate)
-    rows = evaluate(corpus, "test", setting.bits, methods, setting.frame_length, hearing)
+    rows = evaluate(corpus, "test", setting.bits, methods, setting.frame_length, metrics)
     return {"chosen": chosen_runs(table), "rows": [dataclasses.asdict(row) for row in rows]}
 
 

@@ -1,10 +1,8 @@
-"""Reports: tables with the paper's figures beside them, as Markdown and as one HTML page."""
+"""Reports: tables with the paper's figures beside them, as Markdown."""
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import html
 import math
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -46,9 +44,7 @@ class Compared:
     here: float | None
     paper: float | None = None
     relative: bool = True
-    """Whether the difference is in per cent, and less is better; else it is as it is, and more is better."""
-    is_learned: bool = True
-    """Whether it can be better or worse: what learns nothing differs by its data alone."""
+    """Whether the difference is in per cent; else in the figure's own unit."""
 
     @property
     def value(self) -> str:
@@ -66,15 +62,6 @@ class Compared:
             return f"{self.paper:.2f}, {round(100 * (self.here / self.paper - 1)):+} %"
         return f"{self.paper:.2f}, {self.here - self.paper:+.2f}"
 
-    @property
-    def is_better(self) -> bool | None:
-        """Whether it is better than the paper's by more than rounding; None where that cannot be said."""
-        if self.here is None or self.paper is None or not self.is_learned:
-            return None
-        if abs(self.here - self.paper) < 0.005:
-            return None
-        return (self.here < self.paper) is self.relative
-
 
 @dataclass(frozen=True)
 class Grid:
@@ -87,11 +74,10 @@ class Grid:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure: its file beside a Markdown page, and its SVG in base64 for a page of its own."""
+    """A figure in a PNG file beside the report."""
 
     caption: str
     file: str
-    svg: str
 
 
 @dataclass(frozen=True)
@@ -119,33 +105,6 @@ def as_markdown(sections: Sequence[Section]) -> str:
     return "\n".join(lines)
 
 
-def as_html(sections: Sequence[Section]) -> str:
-    """Return sections as one page."""
-    body: list[str] = []
-    for section in sections:
-        body.append(f"<section><h2>{html.escape(section.title)}</h2><p>{html.escape(section.text)}</p>")
-        for part in section.parts:
-            caption = html.escape(part.caption)
-            if isinstance(part, Picture):
-                source = f"data:image/svg+xml;base64,{part.svg}"
-                body.append(
-                    f'<figure><img src="{source}" alt="{caption}"><figcaption>{caption}</figcaption></figure>'
-                )
-                continue
-            head = "".join(f"<th>{html.escape(cell)}</th>" for cell in part.header)
-            rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in part.rows)
-            body.append(
-                f'<div class="wide"><table><caption>{caption}</caption>'
-                f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-            )
-        body.append("</section>")
-    grids = [part for section in sections for part in section.parts if isinstance(part, Grid)]
-    figures = [cell for grid in grids for row in grid.rows for cell in row if isinstance(cell, Compared)]
-    if any(figure.paper is not None for figure in figures):
-        body.insert(0, _BESIDE_THE_PAPERS)
-    return _PAGE.replace("TITLE", TITLE).replace("BODY", "\n".join(body))
-
-
 def duration(seconds: float) -> str:
     """Return a time in words."""
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
@@ -159,44 +118,6 @@ def _plain(cell: str | Compared) -> str:
     if isinstance(cell, str):
         return cell
     return f"{cell.value} ({cell.comparison})".strip() if cell.comparison else cell.value
-
-
-def _cell(cell: str | Compared) -> str:
-    if isinstance(cell, str):
-        return f"<td>{html.escape(cell)}</td>"
-    how = {None: "", True: ' class="better"', False: ' class="worse"'}[cell.is_better]
-    return f"<td{how}><b>{cell.value}</b><small>{html.escape(cell.comparison)}</small></td>"
-
-
-_BESIDE_THE_PAPERS = """<p>Under a figure stand the paper's and the difference to it: green where a network is
-better, red where it is worse.</p>"""
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>TITLE</title>
-<style>
-:root { color-scheme: light dark; --line: #d5d9df; --faint: #68707c; --better: #11703c; --worse: #a8321f }
-@media (prefers-color-scheme: dark) {
-  :root { --line: #3a404a; --faint: #9aa3b0; --better: #5fc88c; --worse: #ee8b78 }
-  figure img { background: #fff; border-radius: 6px; padding: 6px }
-}
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.6rem } h2 { font-size: 1.25rem; margin-top: 3rem }
-.wide { overflow-x: auto; margin: 1.5rem 0 }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .92rem }
-caption, figcaption { text-align: left; color: var(--faint); font-size: .85rem; padding: .4rem 0 }
-th, td { text-align: right; padding: .3rem .6rem; border-bottom: 1px solid var(--line); white-space: nowrap }
-th:first-child, td:first-child { text-align: left }
-td small { display: block; color: var(--faint) }
-td.better small { color: var(--better) } td.worse small { color: var(--worse) }
-figure { margin: 2rem 0 } figure img { width: 100%; box-sizing: border-box }
-</style>
-<h1>TITLE</h1>
-BODY
-</html>
-"""
 
 
 def other_networks(runs: str | os.PathLike[str]) -> list[Section]:
@@ -389,7 +310,7 @@ def markdown(
 
 
 def write_report(runs: str | os.PathLike[str], out: str | os.PathLike[str]) -> Path:
-    """Write report.md, report.html and the figures, and return the page's path."""
+    """Write report.md and its figures, and return its path."""
     folder, sections = Path(out), []
     found, rest = findings_in(runs), other_networks(runs)
     if not found and not rest and not load_comparisons(runs):
@@ -399,13 +320,10 @@ def write_report(runs: str | os.PathLike[str], out: str | os.PathLike[str]) -> P
         drawn = section(each, ALL)
         sections.append(Section(drawn.title, drawn.text, [*drawn.parts, *_pictures(each, folder)]))
     sections += [*_comparisons(runs, folder), *rest]
-    for name, contents in (
-        ("report.md", f"# {TITLE}\n\n{as_markdown(sections)}"),
-        ("report.html", as_html(sections)),
-    ):
-        with atomic_write(folder / name, overwrite=True) as stream:
-            stream.write(contents.encode())
-    return folder / "report.html"
+    path = folder / "report.md"
+    with atomic_write(path, overwrite=True) as stream:
+        stream.write(f"# {TITLE}\n\n{as_markdown(sections)}".encode())
+    return path
 
 
 def section(found: Findings, parts: Sequence[str]) -> Section:
@@ -501,13 +419,8 @@ def _table_2(found: Findings) -> Grid | None:
     for row in found.table2["rows"]:
         mse, snr = TABLE_2.get(row["method"], (None, None))
         figures: list[str | Compared] = [
-            Compared(1e4 * row["mse"], _in_1e4(found, mse), is_learned=row["method"] in KINDS),
-            Compared(
-                row["snr"],
-                snr if found.setting.is_the_papers else None,
-                relative=False,
-                is_learned=row["method"] in KINDS,
-            ),
+            Compared(1e4 * row["mse"], _in_1e4(found, mse)),
+            Compared(row["snr"], snr if found.setting.is_the_papers else None, relative=False),
         ]
         hearing = [f"{row[name]:.3f}" for name in heard]
         rows.append([row["method"], *figures, f"{row['ratio']:.3f}", *hearing])
@@ -562,14 +475,12 @@ def _comparisons(runs: str | os.PathLike[str], folder: Path) -> list[Section]:
 
 
 def _picture(folder: Path, name: str, caption: str, figure: Any) -> Picture:
-    """Write a figure beside the page, as PNG and SVG."""
-    from pdrn.reproduction.figures import rendered
+    """Write a figure as PNG."""
+    from pdrn.reproduction.figures import png
 
-    contents = rendered(figure)
-    for kind, file in contents.items():
-        with atomic_write(folder / f"{name}.{kind}", overwrite=True) as stream:
-            stream.write(file)
-    return Picture(caption, f"{name}.png", base64.b64encode(contents["svg"]).decode())
+    with atomic_write(folder / f"{name}.png", overwrite=True) as stream:
+        stream.write(png(figure))
+    return Picture(caption, f"{name}.png")
 
 
 def _percent(share: float) -> str:

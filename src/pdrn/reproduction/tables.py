@@ -237,7 +237,7 @@ def save_study(out: str | os.PathLike[str], setting: Setting, found: dict[str, A
     _save_table(path, load_study(path) | {"setting": dataclasses.asdict(setting)} | found)
 
 
-def with_known_hearing(
+def with_known_metrics(
     table2: dict[str, Any], out: str | os.PathLike[str], setting: Setting
 ) -> dict[str, Any]:
     """Return a Table 2 with PESQ and STOI that are known of the same methods: they take long to measure.
