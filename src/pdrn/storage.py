@@ -37,6 +37,8 @@ def temporary_file() -> Iterator[BinaryIO]:
     try:
         with tempfile.TemporaryFile() as stream:
             yield stream
+    except StorageError:
+        raise
     except OSError as error:
         raise StorageError(
             f"there is no temporary space: {system_reason(error)}; set TMPDIR, or name a file"
@@ -78,6 +80,8 @@ def atomic_write(target: Target, overwrite: bool) -> Iterator[BinaryIO]:
             _check(path, overwrite)
             temporary = _place(stream, temporary, path, overwrite)
             _keep_names(path.parent)
+    except StorageError:
+        raise
     except FileExistsError as error:
         raise StorageError(_there_already(path)) from error
     except OSError as error:  # of closing too: what is left in the buffer fails again there

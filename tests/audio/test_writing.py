@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pdrn.audio.cells import Cells
 from pdrn.audio.files import info, read, settle, write, writer
 from pdrn.audio.quantizers import ALaw, MidRise, MidTread, MuLaw, Truncation
-from pdrn.errors import AudioError
+from pdrn.errors import AudioError, PdrnError
 
 RATE = 16000
 SUBTYPES = ["PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE"]
@@ -161,7 +161,7 @@ def test_nothing_is_overwritten_unless_told(tmp_path):
     target = tmp_path / "a.wav"
     write(target, [0.5], RATE)
     with pytest.raises(
-        AudioError, match=r"a\.wav is there already; choose another name, or allow overwriting"
+        PdrnError, match=r"a\.wav is there already; choose another name, or allow overwriting"
     ):
         write(target, [0.25], RATE)
     assert read(target).samples.tolist() == [0.5]
@@ -177,7 +177,7 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path):
             put([0.5])
             target.write_text("mine")
 
-    with pytest.raises(AudioError, match="is there already"):
+    with pytest.raises(PdrnError, match="is there already"):
         race()
     assert target.read_text() == "mine"
     assert os.listdir(tmp_path) == ["a.wav"]
@@ -204,11 +204,11 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, failure):
 )
 def test_a_full_disk_leaves_nothing(tmp_path, name, frames):
     script = (
-        "import resource, sys, numpy, pdrn.audio.files as w\n"
+        "import resource, sys, numpy, pdrn.audio.files as w\nfrom pdrn.errors import PdrnError\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
         "noise = numpy.random.default_rng(0).uniform(-1, 1, int(sys.argv[2]))\n"
         "try: w.write(sys.argv[1], noise, 16000)\n"
-        "except w.AudioError as error: print(error)\n"
+        "except PdrnError as error: print(error)\n"
     )
     command = [sys.executable, "-c", script, tmp_path / name, str(frames)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -263,13 +263,13 @@ def test_standard_input_and_output_are_pipes(tmp_path):
     ],
 )
 def test_impossible_outputs_are_refused(tmp_path, target, arguments, reason):
-    with pytest.raises(AudioError, match=reason):
+    with pytest.raises(PdrnError, match=reason):
         write(tmp_path / target, **{"samples": [0.5], "sample_rate_hz": RATE} | arguments)
     assert os.listdir(tmp_path) == []
 
 
 def test_devices_are_not_replaced():
-    with pytest.raises(AudioError, match="is not a file"):
+    with pytest.raises(PdrnError, match="is not a file"):
         write(os.devnull, [0.5], RATE, format="WAV", overwrite=True)
 
 
@@ -336,10 +336,10 @@ def test_a_file_does_not_tell_the_time(tmp_path, name, subtype):
 
 SAY_ERRORS = (
     "import sys, numpy\n"
-    "from pdrn.audio.files import AudioError, read\n"
+    "from pdrn.errors import PdrnError\nfrom pdrn.audio.files import read\n"
     "from pdrn.audio.files import write, writer\n"
     "try:\n    {}\n"
-    "except AudioError as error: print(error, file=sys.stderr)\n"
+    "except PdrnError as error: print(error, file=sys.stderr)\n"
 )
 
 
@@ -413,7 +413,7 @@ def test_a_killed_process_leaves_nothing(tmp_path):
 def test_a_loop_of_links_is_not_replaced(tmp_path):
     (tmp_path / "a.wav").symlink_to("b.wav")
     (tmp_path / "b.wav").symlink_to("a.wav")
-    with pytest.raises(AudioError, match="loop of symbolic links"):
+    with pytest.raises(PdrnError, match="loop of symbolic links"):
         write(tmp_path / "a.wav", [0.5], RATE, overwrite=True)
     assert (tmp_path / "a.wav").is_symlink()
 
@@ -439,7 +439,7 @@ def test_files_appear_whole_or_not_at_all_with_and_without_temporary_names(tmp_p
     with writer(target, RATE) as put:
         put([0.5])
         assert not target.exists()
-    with pytest.raises(AudioError, match="is there already"):
+    with pytest.raises(PdrnError, match="is there already"):
         write(target, [0.25], RATE)
     write(target, [0.125], RATE, overwrite=True)
     assert read(target).samples.tolist() == [0.125]
@@ -458,7 +458,7 @@ def test_a_name_that_is_taken_at_the_last_moment_is_not_overwritten(tmp_path, mo
         link(*arguments, **options)
 
     monkeypatch.setattr(os, "link", late)
-    with pytest.raises(AudioError, match="is there already"):
+    with pytest.raises(PdrnError, match="is there already"):
         write(target, [0.5], RATE)
     assert target.read_text() == "mine"
     assert os.listdir(tmp_path) == ["a.wav"]

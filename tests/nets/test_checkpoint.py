@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.convex.laws import normal
 from tests.nets.plans import ALL, DENSE, FAMILY, cells_for, disturbed
 
+from pdrn.errors import PdrnError
 from pdrn.nets import Network, PrimalDual
 from pdrn.nets.files import METADATA_KEY, Provenance, load, save
 
@@ -107,7 +108,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path):
 
 def test_nothing_is_overwritten_by_surprise(file):
     before = file.read_bytes()
-    with pytest.raises(ValueError, match="there already"):
+    with pytest.raises(PdrnError, match="there already"):
         save(file, Network.started(PLAN))
     assert file.read_bytes() == before
     save(file, Network.started(PLAN), overwrite=True)

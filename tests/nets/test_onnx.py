@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tests.nets.plans import ALL, cells_for, disturbed
 
+from pdrn.errors import PdrnError
 from pdrn.nets.onnx import export
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -34,6 +35,6 @@ def test_onnx_runtime_agrees_for_any_batch_and_length(name, tmp_path):
 def test_an_existing_file_is_not_overwritten(tmp_path):
     path = tmp_path / "net.onnx"
     path.write_text("mine")
-    with pytest.raises(ValueError, match="there already"):
+    with pytest.raises(PdrnError, match="there already"):
         export(path, disturbed(ALL["dense, bias, untied"], 1))
     assert path.read_text() == "mine"

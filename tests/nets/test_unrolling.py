@@ -30,7 +30,7 @@ from pdrn.convex import (
 from pdrn.nets import DenseMap, Network, PrimalDual, unroll
 from pdrn.nets.files import Provenance, load, load_unrolled, save
 from pdrn.nets.torch import UnrolledModule
-from pdrn.nets.unroll import Unrolled, Unrolling
+from pdrn.nets.unrolling import Unrolled, Unrolling
 
 each_functional = pytest.mark.parametrize("name", FUNCTIONALS)
 each_operator = pytest.mark.parametrize("K", OPERATORS.values(), ids=OPERATORS)

@@ -25,7 +25,7 @@ from typing import BinaryIO
 from pdrn.audio.files import FORMAT_OF_SUFFIX, SUFFIXES, RawFormat, format_of
 from pdrn.audio.levels import Description, Levels
 from pdrn.cli.options import TEMPLATE
-from pdrn.errors import AudioError, InputError, printable, system_reason
+from pdrn.errors import AudioError, InputError, StorageError, printable, system_reason
 from pdrn.restoration import registry
 from pdrn.restoration.methods import in_words
 from pdrn.restoration.restorer import Report, Restorer, fitting, refuse_shallow, restore_file
@@ -500,7 +500,7 @@ def _print_json(outcome: Outcome) -> None:
     try:
         with standard_output() as output:
             output.write(f"{outcome.as_json()}\n".encode())
-    except AudioError as error:
+    except StorageError as error:
         print(f"pdrn: {error}; the sounds are restored without a report", file=sys.stderr)
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pdrn.audio.metrics import is_finite, or_none
 from pdrn.cli.options import Files, Json, Law, Overwrite
 
 if TYPE_CHECKING:
@@ -185,6 +184,7 @@ def compare(
     from json import dumps
 
     from pdrn.audio.files import read
+    from pdrn.audio.metrics import is_finite
     from pdrn.errors import AudioError
 
     wanted = read(reference)
@@ -206,6 +206,7 @@ def compare(
 
 def _measured(reference: Any, estimate: Any, sample_rate_hz: int) -> dict[str, float | None]:
     from pdrn.audio import metrics
+    from pdrn.audio.metrics import or_none
 
     measures: dict[str, Callable[[], float]] = {
         "snr_db": lambda: metrics.snr(reference, estimate),

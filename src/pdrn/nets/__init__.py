@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pdrn.nets.maps import ConvolutionalMap, DenseMap
 from pdrn.nets.primal_dual import Architecture, PrimalDual
 from pdrn.nets.runtime import Network
-from pdrn.nets.unroll import Unrolled
+from pdrn.nets.unrolling import Unrolled
 
 if TYPE_CHECKING:
     from pdrn.nets.torch import unroll

@@ -24,7 +24,7 @@ from pdrn.nets.maps import ConvolutionalMap, DenseMap
 from pdrn.nets.primal_dual import Architecture, PrimalDual
 from pdrn.nets.related import LISTA, DeepPrimalDual, LearnedPrimalDual, ResidualNetwork
 from pdrn.nets.runtime import Arrays, Network, Plan, check_weights
-from pdrn.nets.unroll import Unrolled, Unrolling
+from pdrn.nets.unrolling import Unrolled, Unrolling
 from pdrn.storage import atomic_write, digest, opened, verify_checksum
 
 FORMAT = 1

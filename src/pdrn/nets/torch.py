@@ -25,7 +25,7 @@ from pdrn.nets.primal_dual import (
     restore_by_layer,
 )
 from pdrn.nets.runtime import Arrays, Network, Plan, check_weights
-from pdrn.nets.unroll import Kernel, Unrolled, Unrolling, run, run_by_layer
+from pdrn.nets.unrolling import Kernel, Unrolled, Unrolling, run, run_by_layer
 
 
 class PlannedModule(nn.Module):

@@ -21,7 +21,7 @@ from torch import Tensor
 from pdrn.audio.corpus import Corpus
 from pdrn.convex import Box
 from pdrn.convex.backend import set_field
-from pdrn.errors import AudioError, InputError, StorageError, system_reason
+from pdrn.errors import InputError, StorageError, system_reason
 from pdrn.nets import Architecture, Network, PrimalDual, primal_dual
 from pdrn.nets import primal_dual as forward
 from pdrn.nets.files import Provenance, load
@@ -700,8 +700,8 @@ class _Training:
 def _clear_errors(run: Run) -> Iterator[None]:
     try:
         yield
-    except (OSError, AudioError) as error:
-        cause = error if isinstance(error, OSError) else error.__cause__
+    except OSError as error:
+        cause = error.__cause__ if isinstance(error, StorageError) else error
         if not isinstance(cause, OSError) or isinstance(cause, BrokenPipeError):  # whoever listened is gone
             raise
         remedy = "make room" if cause.errno in FULL else "see to that"

@@ -9,7 +9,7 @@ algorithm takes for it. What is learned stands in for the operator and multiplie
     x_bar' = x' + theta (x' - x)
 
 with W = V = K and the algorithm's own sigma, tau and theta at the start. It runs on NumPy arrays and torch
-tensors alike; ``pdrn.nets.unroll`` has the network, ``pdrn.nets.torch`` the module that learns.
+tensors alike; ``pdrn.nets.unrolling`` has the network, ``pdrn.nets.torch`` the module that learns.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Unrolling:
         learn_steps: Learned = "per layer",
         learn_theta: Learned = "no",
     ) -> Unrolling:
-        """Plan a network for problems like this one; ``pdrn.nets.unroll`` explains the parameters."""
+        """Plan a network for problems like this one; ``pdrn.nets.unrolling`` explains the parameters."""
         K, algorithm = problem.K, algorithm or ChambollePock()
         if not isinstance(algorithm, ChambollePock):
             raise InputError(f"a {type(algorithm).__name__} has no layers to learn; unroll ChambollePock")
