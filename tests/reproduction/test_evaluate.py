@@ -6,8 +6,9 @@ import soundfile
 
 from pdrn.audio.corpus import Corpus, speech
 from pdrn.nets import Network, files
+from pdrn.nets.files import encode
 from pdrn.reproduction.evaluate import evaluate
-from pdrn.training.config import as_table, from_table
+from pdrn.training.config import from_table
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def test_a_network_that_was_trained_for_another_bit_depth_is_noted(
 ):
     architecture = {"kind": "PrimalDual", "depth": 1, "map": {"kind": "DenseMap", "samples": 64}}
     config = from_table({"architecture": architecture, "data": {"bits": trained, "unit": unit, "length": 64}})
-    provenance = files.Provenance(unit=unit, training={"config": as_table(config)})
+    provenance = files.Provenance(unit=unit, training={"config": encode(config)})
     path, said = str(tmp_path / "network"), []
     files.save(path, Network.started(config.architecture), provenance)
     rows = evaluate(corpus, "test", bits, ["qu", path, f"{path}:1"], frame_length=1000, note=said.append)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from pdrn.nets import DenseMap, PrimalDual
-from pdrn.training.config import Data, as_table, from_table
+from pdrn.nets.files import encode
+from pdrn.training.config import Data, from_table
 from pdrn.training.data import OFFSETS, WAVES, TrainingData, at_speed, quantized, with_rumble
 
 RATE = 16000
@@ -52,7 +53,7 @@ def test_rumbling_segments_lie_in_their_cells():
 
 def test_training_signals_are_there_at_every_speed(corpus):
     def signals(speeds):
-        table = {"recipe": "modern", "architecture": as_table(PrimalDual(DenseMap(64), 1))}
+        table = {"recipe": "modern", "architecture": encode(PrimalDual(DenseMap(64), 1))}
         return TrainingData.read(
             corpus, from_table(table | {"data": {"speeds": speeds, "length": 64}})
         ).signals

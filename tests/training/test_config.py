@@ -9,8 +9,9 @@ import pytest
 
 from pdrn.audio.corpus import Corpus
 from pdrn.nets import ConvolutionalMap, DenseMap, PrimalDual
+from pdrn.nets.files import encode
 from pdrn.nets.related import LISTA
-from pdrn.training.config import Budget, as_table, from_table, load, names, run_name
+from pdrn.training.config import Budget, from_table, load, names, run_name
 from pdrn.training.loop import train
 
 DENSE = {"kind": "PrimalDual", "depth": 2, "map": {"kind": "DenseMap", "samples": 64}}
@@ -54,7 +55,7 @@ def test_every_architecture_can_be_named():
 def test_tables_and_configurations_are_the_same_thing():
     config = from_table({"recipe": "modern", "architecture": DENSE, "data": {"bits": [2.5, 8], "length": 64}})
     assert config.data.bits == (2.5, 8.0)
-    assert from_table(as_table(config)) == config
+    assert from_table(encode(config)) == config
 
 
 def test_a_run_is_named_by_all_that_it_is():
@@ -72,7 +73,7 @@ def test_a_run_is_named_by_all_that_it_is():
         for corpus in ("a", "b")
     }
     assert len(names) == 12
-    assert run_name(config, "a") == run_name(from_table(as_table(config)), "a")
+    assert run_name(config, "a") == run_name(from_table(encode(config)), "a")
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import torch
 from tests.conftest import TINY
 from tests.nets.plans import disturbed
 
-from pdrn.nets.files import Provenance, save
+from pdrn.nets.files import Provenance, encode, save
 from pdrn.nets.torch import NetworkModule
-from pdrn.training.config import as_table, from_table, run_name
+from pdrn.training.config import from_table, run_name
 from pdrn.training.data import Examples
 from pdrn.training.loop import STEPS_PER_AVERAGE, Learner, learning_rate, start, train
 
@@ -175,7 +175,7 @@ def test_training_starts_at_a_network_that_was_learned(learned, corpus, tmp_path
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"architecture": as_table(TINY["speech-small"])}, "has another architecture; leave the arch"),
+        ({"architecture": encode(TINY["speech-small"])}, "has another architecture; leave the arch"),
         ({"data": {"unit": "full scale", "length": 1024}}, 'another unit; set data.unit = "cell"'),
     ],
     ids=["architecture", "unit"],
@@ -195,7 +195,7 @@ def test_a_run_does_not_outlast_the_network_that_it_started_at(learned):
     with pytest.raises(ValueError, match="is not the file any more that this run starts at"):
         Learner(before, 1)
     with pytest.raises(ValueError, match="is not the file any more"):
-        Learner(adapting(path, start={**as_table(after.start), "network_sha256": "0" * 64}), 1)
+        Learner(adapting(path, start={**encode(after.start), "network_sha256": "0" * 64}), 1)
 
 
 def test_a_start_at_no_network_is_refused():

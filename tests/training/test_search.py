@@ -11,7 +11,8 @@ import pytest
 from tests.cli.running import pdrn
 from tests.training.test_loop import config
 
-from pdrn.training.config import as_table, as_toml, from_complete_table, from_table, load, names, run_name
+from pdrn.nets.files import encode
+from pdrn.training.config import as_toml, from_complete_table, from_table, load, names, run_name
 from pdrn.training.loop import Diverged, Watcher, train
 from pdrn.training.runs import Run, runs_in
 
@@ -206,7 +207,7 @@ def test_a_storage_that_cannot_be_used_is_refused(corpus, tmp_path):
 
 
 def test_values_that_no_configuration_has_fail_and_do_not_stop_a_search(corpus, tmp_path):
-    table = as_table(SETTINGS)
+    table = encode(SETTINGS)
     table["architecture"] |= {"depth": 2, "weighting": "spectrum", "stages": 2}
     settings = from_complete_table(table)
     search = a_search(corpus, tmp_path, "architecture.depth=2..6", settings=settings)

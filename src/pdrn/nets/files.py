@@ -8,13 +8,15 @@ against the architecture before a tensor is read.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field
 from importlib.metadata import version
-from typing import Any, Literal, get_args
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import safetensors.numpy
@@ -72,17 +74,11 @@ class Provenance:
     """The version of this package that wrote the file."""
 
     def __post_init__(self) -> None:
-        if self.unit not in get_args(Unit):
-            raise InputError(f"the unit must be one of {', '.join(get_args(Unit))}, got {self.unit!r}")
+        for name, kind in get_type_hints(Provenance).items():
+            _decode_field(kind, getattr(self, name), name)
         for name in ("sample_rate_hz", "seed"):
-            value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < 0):
-                raise InputError(f"{name} must be a whole number or nothing, got {value!r}")
-        for name in ("data", "licence", "corpus_sha256", "version"):
-            if not isinstance(getattr(self, name), str):
-                raise InputError(f"{name} must be text, got {getattr(self, name)!r}")
-        if not isinstance(self.training, Mapping):
-            raise InputError(f"training must be a table, got {self.training!r}")
+            if (getattr(self, name) or 0) < 0:
+                raise InputError(f"{name} cannot be negative, got {getattr(self, name)}")
 
 
 def save(
@@ -101,7 +97,7 @@ def save(
         raise InputError(f"a {type(network).__name__} cannot be saved; save what its network() returns")
     described = {
         "format": FORMAT,
-        "architecture": _encoded(network.architecture),
+        "architecture": encode(network.architecture),
         "provenance": dataclasses.asdict(provenance or Provenance()),
     }
     tensors = dataclasses.replace(network).weights  # checked again: someone may have written to the arrays
@@ -194,16 +190,8 @@ def _description(
         raise InputError("its description is damaged")
     if described["format"] > FORMAT:
         raise InputError(f"it has format {described['format']}, newer than this version reads; update pdrn")
-    try:
-        architecture = _decoded(described.get("architecture"))
-    except RecursionError as error:
-        raise InputError("its description is damaged") from error
-    if not isinstance(architecture, Architecture | Unrolling):
-        raise InputError(f"its description names no architecture but {described.get('architecture')!r}")
-    provenance = described.get("provenance")
-    if not isinstance(provenance, dict):
-        raise InputError("its description has no provenance")
-    return described, architecture, _made(Provenance, provenance)
+    architecture = decode(Architecture | Unrolling, described.get("architecture"), "architecture")
+    return described, architecture, decode(Provenance, described.get("provenance"), "provenance")
 
 
 def _parsed(text: str) -> Any:
@@ -227,32 +215,68 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def _encoded(value: Any) -> Any:
-    """Turn an architecture into what JSON can say."""
+def encode(value: Any) -> Any:
+    """Return a dataclass as tables and lists, which JSON and TOML can hold; ``decode`` reads them back.
+
+    A part of a network also says its ``kind``, since a field may hold one of several.
+    """
+    if isinstance(value, tuple):
+        return [encode(part) for part in value]
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
-    fields = {field.name: _encoded(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    return {"kind": type(value).__name__} | fields
+    table = {each.name: encode(getattr(value, each.name)) for each in dataclasses.fields(value)}
+    kind = type(value).__name__
+    return {"kind": kind} | table if kind in KINDS else table
 
 
-def _decoded(value: Any) -> Any:
-    """Turn what ``_encoded`` made back into an architecture."""
-    if not isinstance(value, dict):
+def decode(kind: Any, table: Any, place: str = "") -> Any:
+    """Make a dataclass from a table, refusing unknown keys and values of another type.
+
+    Fields that the table lacks have their defaults. Errors name the place; default: the configuration.
+    """
+    prefix, place = f"{place}." if place else "", place or "the configuration"
+    if not isinstance(table, Mapping):
+        raise InputError(f"{place} must be a table, got {table!r}")
+    if not dataclasses.is_dataclass(kind) or inspect.isabstract(kind):
+        wanted = get_args(kind) or (kind,)
+        names = [name for name, each in KINDS.items() if issubclass(each, wanted)]
+        if (name := table.get("kind")) not in names:
+            raise InputError(f"{place}.kind must be one of {', '.join(names)}, got {name!r}")
+        kind, table = KINDS[name], {key: value for key, value in table.items() if key != "kind"}
+    fields = {each.name: each for each in dataclasses.fields(kind)}
+    if unknown := sorted(table.keys() - fields.keys()):
+        raise InputError(f"{place} has no {unknown[0]!r}; there are {', '.join(fields)}")
+    if missing := [name for name, each in fields.items() if _is_required(each) and name not in table]:
+        raise InputError(f"{place} needs {', '.join(missing)}")
+    hints = get_type_hints(kind)
+    return kind(**{key: _decode_field(hints[key], value, prefix + key) for key, value in table.items()})
+
+
+def _decode_field(kind: Any, value: Any, place: str) -> Any:
+    """Return a value as a field of this type, refusing any other."""
+    origin, args = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        if value not in args:
+            raise InputError(f"{place} must be one of {', '.join(args)}, got {value!r}")
         return value
-    kind = value.get("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise InputError(f"this version knows no network part called {kind!r}; update pdrn")
-    return _made(KINDS[kind], {name: _decoded(part) for name, part in value.items() if name != "kind"})
+    if kind in _WORDS:
+        if type(value) is not kind and not (kind is float and type(value) is int):
+            raise InputError(f"{place} must be {_WORDS[kind]}, got {value!r}")
+        return kind(value)
+    if origin is tuple:
+        parts = value if isinstance(value, list | tuple) else [value]
+        return tuple(_decode_field(args[0], part, place) for part in parts)
+    if NoneType in args:
+        return value if value is None else _decode_field(args[0], value, place)
+    if origin is Mapping:
+        if not isinstance(value, Mapping):
+            raise InputError(f"{place} must be a table, got {value!r}")
+        return value
+    return decode(kind, value, place)
 
 
-def _made(kind: type[Any], fields: Mapping[str, Any]) -> Any:
-    known = {field.name: field for field in dataclasses.fields(kind)}
-    # A field that came later has the default that stands for how it was before.
-    needed = {name for name, field in known.items() if field.default is field.default_factory is MISSING}
-    if differing := (fields.keys() - known.keys()) | (needed - fields.keys()):
-        listed = ", ".join(sorted(differing))
-        raise InputError(f"the description of its {kind.__name__} does not fit this version: {listed}")
-    try:
-        return kind(**fields)
-    except TypeError as error:
-        raise InputError(f"the description of its {kind.__name__} makes no sense: {error}") from error
+_WORDS = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING

@@ -9,14 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pdrn.convex import ChambollePock, Problem
+from pdrn.convex import Problem
 from pdrn.convex.backend import map_arrays
 from pdrn.errors import InputError
 from pdrn.nets.maps import ConvolutionalMap, DenseMap, Map
 from pdrn.nets.primal_dual import (
     Architecture,
     Learned,
-    Memory,
     PrimalDual,
     Start,
     Tying,
@@ -25,7 +24,7 @@ from pdrn.nets.primal_dual import (
     restore_by_layer,
 )
 from pdrn.nets.runtime import Arrays, Network, Plan, check_weights
-from pdrn.nets.unrolling import Kernel, Unrolled, Unrolling, run, run_by_layer
+from pdrn.nets.unrolling import Unrolled, Unrolling, run, run_by_layer
 
 
 class PlannedModule(nn.Module):
@@ -164,70 +163,6 @@ class PDRN(PDN):
     """
 
     memory = "bias"
-
-
-def unroll(
-    problem: Problem,
-    depth: int,
-    algorithm: ChambollePock | None = None,
-    *,
-    kernel: Kernel | None = None,
-    tying: Tying = "untied",
-    memory: Memory = "dual",
-    learn_steps: Learned = "per layer",
-    learn_theta: Learned = "no",
-) -> UnrolledModule:
-    """Turn a problem min F(Kx) + G(x) into a network that learns to solve problems like it.
-
-    Before it has learned, layer l is iterate l of ``solve(problem, algorithm)``, unless memory is ``bias``.
-    It is called with problems that differ from this one in what F and G hold and in their batch. They have an
-    operator like this one's: share it, so that its norm is computed once.
-
-    Parameters
-    ----------
-    problem
-        It gives the operator, and the type to compute in, float32 or float64.
-    depth
-        How many layers.
-    algorithm
-        Where learning starts, ``ChambollePock()`` unless given.
-    kernel
-        What is learned of the operator. ``own``: the arrays that it holds, such as a matrix or filters.
-        ``matrix``: all of its matrix. ``gains``: nothing but a factor for each kind of coefficients, which
-        for an l1 norm is its weight. Without it the first of these that there is, where a matrix has to be
-        small (512 by 512).
-    tying
-        ``untied``: an analysing and a synthesising kernel for every layer. ``half``: one that does both.
-        ``tied``: one for all layers.
-    memory
-        What the dual step adds to ``sigma W x``: the last dual activation (``dual``), a bias (``bias``), or a
-        bias and the last dual activation times a number per channel (``gain``) or a matrix (``mix``).
-    learn_steps, learn_theta
-        Whether a factor of each step, and theta, are learned: ``no``, ``once`` or ``per layer``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pdrn.convex import DCT, L1, Problem, SquaredL2, solve
-    >>> from pdrn.nets import unroll
-    >>> noisy = np.cos(np.arange(32) / 3) + np.random.default_rng(0).normal(0, 0.3, (10, 32))
-    >>> problem = Problem(0.5 * L1(), SquaredL2().shifted(-noisy), DCT(32), noisy)
-    >>> net = unroll(problem, depth=5)
-    >>> np.allclose(net(problem).detach(), solve(problem, iterations=5).x, atol=1e-12)
-    True
-    """
-    plan = Unrolling.of(
-        problem,
-        depth,
-        algorithm,
-        kernel=kernel,
-        tying=tying,
-        memory=memory,
-        learn_steps=learn_steps,
-        learn_theta=learn_theta,
-    )
-    dtype = torch.float64 if str(problem.start.dtype).endswith("float64") else torch.float32
-    return UnrolledModule(plan, plan.start(problem.K), dtype)
 
 
 class UnrolledModule(PlannedModule):

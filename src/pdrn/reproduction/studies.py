@@ -21,6 +21,7 @@ from pdrn.audio.corpus import Corpus
 from pdrn.convex import Box, Dense, dequantization
 from pdrn.errors import InputError
 from pdrn.nets import Architecture, ConvolutionalMap, DenseMap, Network, PrimalDual
+from pdrn.nets.files import encode
 from pdrn.nets.maps import Map
 from pdrn.nets.primal_dual import Learned, Memory
 from pdrn.nets.related import LISTA, DeepPrimalDual, LearnedPrimalDual, ResidualNetwork, recurrent_proximal
@@ -28,7 +29,7 @@ from pdrn.nets.runtime import limited, repeated
 from pdrn.reproduction.evaluate import evaluate, network_method, whole_frames
 from pdrn.reproduction.paper import FRAME_LENGTH
 from pdrn.reproduction.tables import for_bits
-from pdrn.training.config import Budget, Config, as_table, from_table
+from pdrn.training.config import Budget, Config, from_table
 from pdrn.training.data import DevelopmentData, TrainingData
 from pdrn.training.runs import Run, run_for
 
@@ -318,7 +319,7 @@ def iterating(frame_length: int, bits: int, depths: Sequence[int], batches: int)
 def _modern(network: Architecture, data: Table, **more: Table) -> Config:
     """Return a configuration by the modern recipe; networks of other families start as they do."""
     start = {} if isinstance(network, PrimalDual) else {"start": {"kind": "own"}}
-    table = {"recipe": "modern", "architecture": as_table(network), "data": data} | start | more
+    table = {"recipe": "modern", "architecture": encode(network), "data": data} | start | more
     return for_bits(from_table(table), data["bits"])
 
 

@@ -24,11 +24,11 @@ from pdrn.convex.backend import set_field
 from pdrn.errors import InputError, StorageError, system_reason
 from pdrn.nets import Architecture, Network, PrimalDual, primal_dual
 from pdrn.nets import primal_dual as forward
-from pdrn.nets.files import Provenance, load
+from pdrn.nets.files import Provenance, encode, load
 from pdrn.nets.torch import keep_freed_memory
 from pdrn.restoration.registry import file_of
 from pdrn.storage import sha256
-from pdrn.training.config import Config, Optimiser, as_table
+from pdrn.training.config import Config, Optimiser
 from pdrn.training.data import Array, DevelopmentData, Examples, TrainingData
 from pdrn.training.distributed import ALONE, Processes
 from pdrn.training.losses import RESOLUTIONS, spectral_distance
@@ -418,7 +418,7 @@ def _begun(
     threads = threads or theirs.get("threads") or fastest_threads(processes.on_this_machine)
     record = {
         "name": run.name,
-        "config": as_table(config),
+        "config": encode(config),
         "code": theirs.get("code") or code_version(),
         "later_code": theirs.get("later_code", []),
         "corpus": corpus.folder.resolve().name,

@@ -22,8 +22,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from pdrn.audio.corpus import Corpus
 from pdrn.errors import InputError
+from pdrn.nets.files import encode
 from pdrn.storage import locked
-from pdrn.training.config import Config, as_table, from_complete_table, run_name
+from pdrn.training.config import Config, from_complete_table, run_name
 from pdrn.training.loop import Diverged, Relay, Watcher, train
 from pdrn.training.runs import Entry, Run, run_for
 
@@ -60,7 +61,7 @@ class Range:
         value = reduce(
             lambda part, key: part.get(key) if isinstance(part, dict) else None,
             name.split("."),
-            as_table(config),
+            encode(config),
         )
         if type(value) not in (int, float):
             raise InputError(
@@ -256,7 +257,7 @@ def usual_ranges(config: Config) -> Sequence[str]:
 
 def with_values(config: Config, values: Mapping[str, float]) -> Config:
     """Return a configuration with other settings, named as in ``optimiser.learning_rate``."""
-    table = as_table(config)
+    table = encode(config)
     for name, value in values.items():
         *path, last = name.split(".")
         reduce(lambda part, key: part[key], path, table)[last] = value
