@@ -18,7 +18,7 @@ from pathlib import Path
 from pdrn.nets.files import load, save
 from pdrn.restoration import registry
 from pdrn.restoration.registry import model_of
-from pdrn.storage import sha256
+from pdrn.storage import file_sha256
 
 
 def ship(
@@ -43,7 +43,7 @@ def ship(
         os.replace(file, target)
     target.with_suffix(".md").write_text(card)
     files = sorted(folder.glob("*" + registry.SUFFIX))
-    lines = (f"{sha256(each)}  {each.name}\n" for each in files)
+    lines = (f"{file_sha256(each)}  {each.name}\n" for each in files)
     (folder / registry.CHECKSUMS).write_text("".join(lines))
     return target
 

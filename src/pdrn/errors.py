@@ -14,6 +14,10 @@ class InputError(PdrnError, ValueError):
     """An argument, option or setting that cannot be used."""
 
 
+class UsageError(InputError):
+    """A command whose arguments contradict each other; its exit code is 2."""
+
+
 class AudioError(InputError):
     """Sound that cannot be read, written or restored."""
 
@@ -34,8 +38,21 @@ class StorageError(PdrnError, OSError):
     """A file or folder that cannot be read or written."""
 
 
+class LockedError(StorageError):
+    """A file or folder that another process holds."""
+
+
 class MissingDependencyError(PdrnError, ImportError):
     """A package that an extra of pdrn installs is missing."""
+
+
+def system_error(error: BaseException | None) -> OSError | None:
+    """Return the error of the operating system that an error is or was raised from, None if there is none."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno is not None:
+            return error
+        error = error.__cause__
+    return None
 
 
 def system_reason(error: BaseException) -> str:

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed")
 
 from pdrn.cli.grid import side_by_side
+from pdrn.errors import LockedError
 from pdrn.reproduction.grid import Study
 from pdrn.training.runs import runs_in
 
@@ -31,6 +32,7 @@ import signal, sys
 from pdrn.audio.corpus import Corpus
 from pathlib import Path
 from pdrn.cli.grid import side_by_side
+from pdrn.errors import LockedError
 from pdrn.reproduction.grid import Study
 
 if __name__ == "__main__":
@@ -63,7 +65,7 @@ def is_training(run):
     try:
         with run.locked():
             return False
-    except ValueError:
+    except LockedError:
         return True
 
 

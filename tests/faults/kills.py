@@ -22,6 +22,7 @@ from pdrn.audio.corpus import speech
 from pdrn.nets import ConvolutionalMap, Network, PrimalDual
 from pdrn.nets import files as network_files
 from pdrn.nets.files import Provenance
+from pdrn.storage import open_tensors
 from pdrn.training.runs import runs_in
 
 HANG_SECONDS = 300
@@ -158,7 +159,7 @@ def trained(out: Path) -> dict[str, object]:
         run.record()
         for path in run.folder.glob("*.safetensors"):
             if path.stem == "state":
-                with network_files.opened(path) as state:
+                with open_tensors(path) as state:
                     shapes = {name: tuple(state.get_slice(name).get_shape()) for name in state.keys()}  # noqa: SIM118
                 run.load_state(shapes)
             else:

@@ -19,6 +19,7 @@ import soundfile
 import torch
 
 from pdrn.audio.corpus import Corpus
+from pdrn.errors import LockedError
 from pdrn.nets import files
 from pdrn.training.config import from_table, load, run_name
 from pdrn.training.data import TrainingData
@@ -156,6 +157,7 @@ def shapes_in(run):
 KILLABLE = """
 import json, os, sys
 from pdrn.audio.corpus import Corpus
+from pdrn.errors import LockedError
 from pdrn.training.config import from_table
 from pdrn.training.loop import train
 
@@ -539,7 +541,7 @@ def test_a_listener_that_is_gone_is_not_taken_for_a_folder_that_cannot_be_writte
 
 def test_two_processes_do_not_train_in_one_folder(corpus, tmp_path):
     run = Run(tmp_path / run_name(config(), corpus.checksum))
-    with run.locked(), pytest.raises(ValueError, match="another process is training"):
+    with run.locked(), pytest.raises(LockedError):
         quickly(config(), corpus, tmp_path)
 
 

@@ -20,7 +20,7 @@ from pdrn.audio.cells import FloatArray
 from pdrn.audio.files import SUFFIXES, info, read, resample
 from pdrn.audio.frames import cut
 from pdrn.errors import AudioError, InputError
-from pdrn.storage import sha256
+from pdrn.storage import file_sha256
 
 SPLITS = ("train", "dev", "test")
 _SPLIT_OF_FOLDER = {name: name for name in SPLITS} | dict.fromkeys(("val", "valid", "validation"), "dev")
@@ -92,7 +92,7 @@ class Corpus:
         for path, file in zip(paths, files, strict=True):
             header = info(file)
             frames = header.frames or read(file).samples.shape[-1]
-            entries.append(Entry(path, sha256(file), frames, header.sample_rate_hz, split_of[path]))
+            entries.append(Entry(path, file_sha256(file), frames, header.sample_rate_hz, split_of[path]))
             if progress:
                 progress(len(entries), len(files))
         return Corpus(folder, tuple(entries), sample_rate_hz)
@@ -149,7 +149,7 @@ class Corpus:
         """Read one file as a mono signal with a peak of 1, checking that it is what was indexed."""
         file = self.folder / entry.path
         sound = read(file)
-        if sha256(file) != entry.sha256:
+        if file_sha256(file) != entry.sha256:
             raise AudioError(f"{file} has changed since it was indexed; scan the folder again")
         if self.sample_rate_hz:
             sound = resample(sound, self.sample_rate_hz)

@@ -16,7 +16,7 @@ from rich.table import Table as RichTable
 from pdrn import workers
 from pdrn.audio.corpus import Corpus
 from pdrn.cli.progress import clock, display, following
-from pdrn.errors import InputError
+from pdrn.errors import InputError, LockedError
 from pdrn.reproduction.grid import Study, Trained, multiplications, trained
 from pdrn.reproduction.paper import KINDS
 from pdrn.reproduction.tables import place_of
@@ -193,6 +193,6 @@ def _wait_for(run: Run) -> None:
     """Wait until whoever trains a run lets go of it."""
     end = time.monotonic() + SECONDS_TO_LET_GO
     while time.monotonic() < end:
-        with suppress(ValueError), run.locked():
+        with suppress(LockedError), run.locked():
             return
         time.sleep(0.1)

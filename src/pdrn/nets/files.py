@@ -27,7 +27,7 @@ from pdrn.nets.primal_dual import Architecture, PrimalDual
 from pdrn.nets.related import LISTA, DeepPrimalDual, LearnedPrimalDual, ResidualNetwork
 from pdrn.nets.runtime import Arrays, Network, Plan, check_weights
 from pdrn.nets.unrolling import Unrolled, Unrolling
-from pdrn.storage import atomic_write, digest, opened, verify_checksum
+from pdrn.storage import atomic_write, content_sha256, open_tensors, verify_checksum
 
 FORMAT = 1
 """Raised when files of this version could not be read by the versions before."""
@@ -110,7 +110,7 @@ def save(
         described = json.loads(json.dumps(described, allow_nan=False))  # as it is read again
     except (TypeError, ValueError) as error:
         raise InputError(f"the provenance cannot be written as JSON: {error}") from error
-    described["sha256"] = digest(described, tensors)
+    described["sha256"] = content_sha256(described, tensors)
     contents = safetensors.numpy.save(tensors, {METADATA_KEY: json.dumps(described)})
     with atomic_write(path, overwrite) as stream:
         stream.write(contents)
@@ -174,7 +174,7 @@ def _widened(tensors: Arrays) -> Arrays:
 def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
     """Open a file of tensors; whatever is wrong with it is said in one sentence."""
     try:
-        with opened(path) as file:
+        with open_tensors(path) as file:
             yield file
     except ValueError as error:
         raise InputError(f"{path} is not a network that can be used: {printable(error)}") from error

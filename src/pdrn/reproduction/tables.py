@@ -18,7 +18,7 @@ from pdrn.errors import InputError, printable
 from pdrn.nets import PrimalDual
 from pdrn.reproduction import paper
 from pdrn.reproduction.paper import KINDS, MEMORY, Kind
-from pdrn.storage import atomic_write, digest, opened, verify_checksum
+from pdrn.storage import atomic_write, content_sha256, open_tensors, verify_checksum
 from pdrn.training.config import RECIPES, Config, from_table
 from pdrn.training.runs import Entry, Run, runs_in
 
@@ -266,7 +266,7 @@ def load_study(path: Path) -> dict[str, Any]:
 def save_comparison(out: str | os.PathLike[str], kind: str, found: dict[str, Any]) -> str:
     """Keep what is known of a comparison, beside those in which something else was asked; return its name."""
     Path(out).mkdir(parents=True, exist_ok=True)
-    name = f"{kind}-{digest(found['asked'])[:8]}"
+    name = f"{kind}-{content_sha256(found['asked'])[:8]}"
     _save_table(Path(out) / f"comparison-{name}.json", found)
     return name
 
@@ -275,7 +275,7 @@ def known_steps(
     out: str | os.PathLike[str], asked: dict[str, Any], measure: Callable[[], tuple[int, ...]]
 ) -> tuple[int, ...]:
     """Return how long each network of a comparison is trained: measured once, so that it can go on."""
-    path = Path(out) / f"steps-{digest(asked)[:16]}.json"
+    path = Path(out) / f"steps-{content_sha256(asked)[:16]}.json"
     if not path.exists():
         Path(out).mkdir(parents=True, exist_ok=True)
         _save_table(path, {"asked": asked, "steps": measure()})
@@ -304,7 +304,7 @@ def publish(runs: str | os.PathLike[str], out: str | os.PathLike[str]) -> None:
 
 def _save_table(path: Path, contents: dict[str, Any]) -> None:
     contents = json.loads(json.dumps(contents))  # as it is read again
-    contents["sha256"] = digest(contents)
+    contents["sha256"] = content_sha256(contents)
     with atomic_write(path, overwrite=True) as stream:
         stream.write(json.dumps(contents, indent=1).encode())
 
@@ -325,7 +325,7 @@ def save_example(
 ) -> None:
     """Keep an example, for the figures, and by which runs it was restored."""
     facts: dict[str, Any] = {"chosen": dict(chosen)}
-    facts["sha256"] = digest(facts, arrays)
+    facts["sha256"] = content_sha256(facts, arrays)
     with atomic_write(Path(out) / f"study-{setting.name}.safetensors", overwrite=True) as stream:
         stream.write(safetensors.numpy.save(arrays, {FACTS_KEY: json.dumps(facts)}))
 
@@ -335,7 +335,7 @@ def load_example(path: Path) -> tuple[Arrays, dict[str, str]] | None:
     if not path.exists():
         return None
     try:
-        with opened(path) as file:
+        with open_tensors(path) as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
             facts = json.loads((file.metadata() or {}).get(FACTS_KEY, "{}"))
             verify_checksum(facts, arrays, always=True)

@@ -13,7 +13,7 @@ from pdrn.nets import Network
 from pdrn.nets.files import Provenance, describe, load
 from pdrn.restoration.methods import LearnedMethod
 from pdrn.restoration.streaming import Blockwise
-from pdrn.storage import sha256
+from pdrn.storage import file_sha256
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ def verify(name: str) -> None:
     """Refuse a network whose file is not the one that was shipped."""
     file = path(name)
     try:
-        found = sha256(file)
+        found = file_sha256(file)
     except OSError as error:
         raise InputError(f"{file} cannot be read; install pdrn again") from error
     if found != _checksums()[name]:

@@ -20,7 +20,7 @@ from pdrn.errors import InputError
 from pdrn.nets import Architecture, PrimalDual
 from pdrn.nets.files import Unit, decode, describe, encode
 from pdrn.restoration.registry import file_of
-from pdrn.storage import sha256
+from pdrn.storage import file_sha256
 
 
 def as_toml(config: Any) -> str:
@@ -289,7 +289,7 @@ def from_table(table: Mapping[str, Any]) -> Config:
     if start.get("network"):
         file = file_of(str(start["network"]))
         architecture = encode(describe(file)[0])
-        base["start"] = {**base.get("start", {}), "network_sha256": sha256(file)}
+        base["start"] = {**base.get("start", {}), "network_sha256": file_sha256(file)}
         if "architecture" not in table:
             base["architecture"] = architecture
     config = from_complete_table(merged(base, table))

@@ -21,13 +21,13 @@ from torch import Tensor
 from pdrn.audio.corpus import Corpus
 from pdrn.convex import Box
 from pdrn.convex.backend import set_field
-from pdrn.errors import InputError, StorageError, system_reason
+from pdrn.errors import InputError, StorageError, system_error, system_reason
 from pdrn.nets import Architecture, Network, PrimalDual, primal_dual
 from pdrn.nets import primal_dual as forward
 from pdrn.nets.files import Provenance, encode, load
 from pdrn.nets.torch import keep_freed_memory
 from pdrn.restoration.registry import file_of
-from pdrn.storage import sha256
+from pdrn.storage import file_sha256
 from pdrn.training.config import Config, Optimiser
 from pdrn.training.data import Array, DevelopmentData, Examples, TrainingData
 from pdrn.training.distributed import ALONE, Processes
@@ -104,7 +104,7 @@ def start(config: Config) -> forward.Start:
 
 def _learned_weights(config: Config) -> forward.Start:
     learned, file = config.start.network, file_of(config.start.network)
-    if config.start.network_sha256 not in ("", sha256(file)):
+    if config.start.network_sha256 not in ("", file_sha256(file)):
         raise InputError(f"{learned} is not the file any more that this run starts at; put that one there")
     network, provenance = load(file)
     if network.architecture != config.architecture:
@@ -701,8 +701,8 @@ def _clear_errors(run: Run) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        cause = error.__cause__ if isinstance(error, StorageError) else error
-        if not isinstance(cause, OSError) or isinstance(cause, BrokenPipeError):  # whoever listened is gone
+        cause = system_error(error)
+        if cause is None or isinstance(cause, BrokenPipeError):  # nobody reads standard error any more
             raise
         remedy = "make room" if cause.errno in FULL else "see to that"
         raise StorageError(

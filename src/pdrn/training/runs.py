@@ -32,7 +32,7 @@ from pdrn.errors import InputError, printable
 from pdrn.nets import Network
 from pdrn.nets import files as network_files
 from pdrn.nets.files import Provenance
-from pdrn.storage import atomic_write, digest, locked, opened, verify_checksum
+from pdrn.storage import atomic_write, content_sha256, exclusive_lock, open_tensors, verify_checksum
 from pdrn.training.config import Config, from_complete_table, run_name
 
 Entry = dict[str, Any]
@@ -198,7 +198,7 @@ class Run:
 
     def note(self, record: dict[str, Any]) -> None:
         """Write what the run is."""
-        record["sha256"] = digest(record)
+        record["sha256"] = content_sha256(record)
         with atomic_write(self.folder / "run.json", overwrite=True) as stream:
             stream.write(json.dumps(record, indent=1).encode())
 
@@ -237,7 +237,7 @@ class Run:
         last = network_files.describe(self.folder / "last.safetensors")[1]
         state, facts = self.folder / "state.safetensors", {}
         if state.exists():
-            with opened(state) as file:
+            with open_tensors(state) as file:
                 facts = json.loads((file.metadata() or {}).get(STATE_KEY, "{}"))
         return last.training["epoch"], facts.get("log_sha256", "")
 
@@ -269,7 +269,7 @@ class Run:
         """Write where training stands; what stood there before is replaced at once."""
         self._log.sync()  # it is never behind the state
         facts = {"run": self.name, "log_sha256": self._log.sha256(facts["epoch"])} | facts
-        facts["sha256"] = digest(facts, tensors)
+        facts["sha256"] = content_sha256(facts, tensors)
         contents = safetensors.numpy.save(tensors, {STATE_KEY: json.dumps(facts)})
         with atomic_write(self.folder / "state.safetensors", overwrite=True) as stream:
             stream.write(contents)
@@ -280,7 +280,7 @@ class Run:
         if not path.exists():
             return None
         try:
-            with opened(path) as file:
+            with open_tensors(path) as file:
                 facts = json.loads((file.metadata() or {})[STATE_KEY])
                 parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
                 if {part.get_dtype() for part in parts.values()} - {"F32"}:
@@ -323,7 +323,9 @@ class Run:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes out; a killed process lets go by itself."""
-        with locked(self.folder / ".lock", f"another process is training in {self.folder}; wait for it"):
+        with exclusive_lock(
+            self.folder / ".lock", f"another process is training in {self.folder}; wait for it"
+        ):
             for left in self.folder.glob(".*.part"):  # by a process that was killed while it replaced a file
                 left.unlink(missing_ok=True)
             yield

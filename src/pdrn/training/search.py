@@ -23,7 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from pdrn.audio.corpus import Corpus
 from pdrn.errors import InputError
 from pdrn.nets.files import encode
-from pdrn.storage import locked
+from pdrn.storage import exclusive_lock
 from pdrn.training.config import Config, from_complete_table, run_name
 from pdrn.training.loop import Diverged, Relay, Watcher, train
 from pdrn.training.runs import Entry, Run, run_for
@@ -157,7 +157,7 @@ class Search:
             Returns, for the title of a trial, who is told how its training goes.
         """
         busy = f"another process is at {self.name} in {self.out}; wait for it"
-        with locked(self.out / f".{self.name}", busy):
+        with exclusive_lock(self.out / f".{self.name}", busy):
             study = self._study()
             while (trial := self._next(study, count)) is not None:
                 yield self._tried(study, trial, count, shown)
