@@ -98,7 +98,7 @@ def test_sums_over_coordinates_take_a_step_per_coordinate(name, seed):
 
 @pytest.mark.parametrize("F", [L2(), LInf(), GroupL21(2)])
 def test_other_functionals_refuse_a_step_per_coordinate(F):
-    with pytest.raises(ValueError, match="a number or have shape"):
+    with pytest.raises(ValueError, match="step"):
         F.prox(np.ones(SIZE), np.ones(SIZE))
 
 
@@ -197,7 +197,7 @@ def test_numbers_of_numpy_do_not_impose_their_type():
 @each_functional
 def test_steps_that_are_no_steps_are_refused(F, step):
     for operation in (F.prox, F.residual, F.prox_conjugate):
-        with pytest.raises(ValueError, match="step must be positive and finite"):
+        with pytest.raises(ValueError, match="step"):
             operation(np.ones((2, SIZE)), step)
 
 
@@ -211,24 +211,24 @@ def test_results_share_no_memory_with_arguments_that_are_kept(F):
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda: L1(-1.0), "not negative"),
-        (lambda: L1(np.array([1.0, np.nan])), "not negative"),
-        (lambda: L1([1.0]), "a number or an array"),
-        (lambda: Ball(2, 0.0), "radius must be positive"),
-        (lambda: Ball(2, np.nan), "radius must be positive"),
-        (lambda: Ball(3, 1.0), "p = 1, 2 and infinity"),
-        (lambda: Ball(2, np.ones(3)), "shape"),
-        (lambda: Box(np.array([1.0]), np.array([0.0])), "lower <= upper"),
+        (lambda: L1(-1.0), "weight"),
+        (lambda: L1(np.array([1.0, np.nan])), "weight"),
+        (lambda: L1([1.0]), "weight"),
+        (lambda: Ball(2, 0.0), "radius"),
+        (lambda: Ball(2, np.nan), "radius"),
+        (lambda: Ball(3, 1.0), r"\b3\b"),
+        (lambda: Ball(2, np.ones(3)), "radius"),
+        (lambda: Box(np.array([1.0]), np.array([0.0])), "lower"),
         (lambda: Box(np.array([np.nan]), np.array([0.0])), "NaN"),
-        (lambda: Box(np.array([np.inf]), np.array([np.inf])), r"below \+inf"),
-        (lambda: Box([0.0], [1.0]), "a number or an array"),
-        (lambda: Box(np.zeros(3, int), np.ones(3, int)), "float32 or float64"),
-        (lambda: 0 * L1(), "scale must be positive"),
-        (lambda: -1.0 * L1(), "scale must be positive"),
-        (lambda: L1().shifted(np.array([np.inf])), "NaN or infinite"),
-        (lambda: L1().shifted([1.0]), "offset must be an array"),
-        (lambda: GroupL21(0), "at least one coordinate"),
-        (lambda: GroupL21(4).value(np.ones(6)), "do not divide"),
+        (lambda: Box(np.array([np.inf]), np.array([np.inf])), "inf"),
+        (lambda: Box([0.0], [1.0]), "lower"),
+        (lambda: Box(np.zeros(3, int), np.ones(3, int)), "int64"),
+        (lambda: 0 * L1(), "scale"),
+        (lambda: -1.0 * L1(), "scale"),
+        (lambda: L1().shifted(np.array([np.inf])), "offset"),
+        (lambda: L1().shifted([1.0]), "offset"),
+        (lambda: GroupL21(0), "size"),
+        (lambda: GroupL21(4).value(np.ones(6)), r"\b4\b"),
     ],
 )
 def test_nonsense_is_refused(make, reason):

@@ -251,29 +251,29 @@ def test_magnitudes_of_a_frame_can_be_made_sparse_instead_of_coefficients():
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda: dequantization(np.zeros(3), np.zeros(4), DCT(3)), "differ in shape"),
-        (lambda: dequantization(np.zeros((0, 3)), np.zeros((0, 3)), DCT(3)), "no cells"),
-        (lambda: dequantization(np.zeros(4), np.ones(4), DCT(3)), "length 3"),
-        (lambda: dequantization(np.ones(3), np.zeros(3), DCT(3)), "lower <= upper"),
+        (lambda: dequantization(np.zeros(3), np.zeros(4), DCT(3)), r"\(4,\)"),
+        (lambda: dequantization(np.zeros((0, 3)), np.zeros((0, 3)), DCT(3)), r"\(0, 3\)"),
+        (lambda: dequantization(np.zeros(4), np.ones(4), DCT(3)), r"\(4,\)"),
+        (lambda: dequantization(np.ones(3), np.zeros(3), DCT(3)), "lower"),
         (lambda: dequantization(np.array([np.nan]), np.ones(1), DCT(1)), "NaN"),
-        (lambda: dequantization(np.zeros(3, int), np.ones(3, int), DCT(3)), "float32 or float64"),
-        (lambda: dequantization([0.0], [1.0], DCT(1)), "float32 or float64"),
-        (lambda: dequantization(np.zeros(3, ">f8"), np.ones(3, ">f8"), DCT(3)), "float32 or float64"),
-        (lambda: dequantization(np.zeros(3, np.float32), np.ones(3), DCT(3)), "one type"),
-        (lambda: dequantization(np.zeros(3), np.ones(3), DCT(3), weight=-1.0), "not negative"),
-        (lambda: dequantization(np.zeros(3), np.ones(3), DCT(3), weight=np.ones(4)), "does not fit"),
+        (lambda: dequantization(np.zeros(3, int), np.ones(3, int), DCT(3)), "float64"),
+        (lambda: dequantization([0.0], [1.0], DCT(1)), "float64"),
+        (lambda: dequantization(np.zeros(3, ">f8"), np.ones(3, ">f8"), DCT(3)), "float64"),
+        (lambda: dequantization(np.zeros(3, np.float32), np.ones(3), DCT(3)), "float64"),
+        (lambda: dequantization(np.zeros(3), np.ones(3), DCT(3), weight=-1.0), "weight"),
+        (lambda: dequantization(np.zeros(3), np.ones(3), DCT(3), weight=np.ones(4)), r"\(4,\)"),
         (lambda: Problem(L1(), Zero(), DCT(3), np.full(3, np.nan)), "NaN"),
-        (lambda: Problem(L1(), Zero(), DCT(3), np.zeros((0, 3))), "empty"),
-        (lambda: Problem(L1(), Zero(), DCT(3), np.zeros(3), weight=-1.0), "positive"),
-        (lambda: Problem(L1(), Zero(), DCT(3), np.zeros((4, 3)), weight=np.ones(3)), "weight holds an array"),
-        (lambda: Problem(L1(), Zero(), DCT(3), np.zeros((4, 3)), weight=np.ones((5, 1))), "does not fit"),
-        (lambda: Problem(L1(), Zero(), DCT(3), np.zeros(3), weight=[1.0]), "weight must be a number"),
-        (lambda: Problem(L1(), Zero(), DCT(3), np.zeros(3), coercivity=-1.0), "coercivity must be positive"),
+        (lambda: Problem(L1(), Zero(), DCT(3), np.zeros((0, 3))), r"\(0, 3\)"),
+        (lambda: Problem(L1(), Zero(), DCT(3), np.zeros(3), weight=-1.0), "weight"),
+        (lambda: Problem(L1(), Zero(), DCT(3), np.zeros((4, 3)), weight=np.ones(3)), "weight"),
+        (lambda: Problem(L1(), Zero(), DCT(3), np.zeros((4, 3)), weight=np.ones((5, 1))), r"\(5, 1\)"),
+        (lambda: Problem(L1(), Zero(), DCT(3), np.zeros(3), weight=[1.0]), "weight"),
+        (lambda: Problem(L1(), Zero(), DCT(3), np.zeros(3), coercivity=-1.0), "coercivity"),
         (lambda: Problem(L1(), Zero(), np.eye(3), np.zeros(3)), "Dense"),
-        (lambda: Problem(L1(), Zero(), DCT(3), np.zeros(3, np.float16)), "float32 or float64"),
-        (lambda: Problem(L1(np.ones(3)), Zero(), DCT(3), np.zeros(3, np.float32)), "convert"),
-        (lambda: Problem(L1(np.ones(3)), Zero(), DCT(3), torch.zeros(3).double()), "convert"),
-        (lambda: Problem(L1(np.ones((2, 3))), Zero(), DCT(3), np.zeros(3)), "does not fit"),
+        (lambda: Problem(L1(), Zero(), DCT(3), np.zeros(3, np.float16)), "float64"),
+        (lambda: Problem(L1(np.ones(3)), Zero(), DCT(3), np.zeros(3, np.float32)), "float64"),
+        (lambda: Problem(L1(np.ones(3)), Zero(), DCT(3), torch.zeros(3).double()), "float64"),
+        (lambda: Problem(L1(np.ones((2, 3))), Zero(), DCT(3), np.zeros(3)), r"\(2, 3\)"),
     ],
 )
 def test_nonsense_is_refused_before_any_work(make, reason):
@@ -295,7 +295,7 @@ def test_a_functional_whose_arrays_cannot_be_found_is_refused():
         def _prox(self, x, step):
             return x
 
-    with pytest.raises(ValueError, match="F is a Huber, whose arrays cannot be found; make that class"):
+    with pytest.raises(ValueError, match="Huber"):
         Problem(Huber(1.0), Zero(), Identity(4), np.zeros(4))
 
 

@@ -52,10 +52,10 @@ def test_tensors_give_what_arrays_give():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rounds": 0}, "at least one round"),
-        ({"group": 5}, "do not divide into groups"),
-        ({"faint": 0.0}, "faint must be positive"),
-        ({"move": -1.0}, "move must be positive"),
+        ({"rounds": 0}, "round"),
+        ({"group": 5}, "group"),
+        ({"faint": 0.0}, "faint"),
+        ({"move": -1.0}, "move"),
     ],
 )
 def test_what_makes_no_sense_is_refused(settings, message):
