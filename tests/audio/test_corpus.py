@@ -65,9 +65,9 @@ def test_folders_that_share_a_sound_or_differ_in_rate_are_not_joined(tmp_path):
     fill(tmp_path / "one", names)
     fill(tmp_path / "two", names, sample_rate_hz=2 * RATE)
     one, two = Corpus.scan(tmp_path / "one"), Corpus.scan(tmp_path / "two")
-    with pytest.raises(AudioError, match=r"dev/b\.wav is in two of the folders; name each sound once"):
+    with pytest.raises(AudioError, match=r"dev/b\.wav"):
         Corpus.joined([one, one])
-    with pytest.raises(AudioError, match=r"holds sound at \[8000, 16000\] Hz; say to which"):
+    with pytest.raises(AudioError, match=r"8000.*16000"):
         Corpus.joined([one, two])
     resampled = Corpus.joined([Corpus.scan(tmp_path / name, RATE) for name in ("one", "two")])
     assert [len(signal) for signal in resampled.signals("dev")] == [1000, 500]
@@ -99,7 +99,7 @@ def test_the_second_split_has_several_names(tmp_path, name):
 @pytest.mark.parametrize("missing", SPLITS)
 def test_part_of_a_split_is_not_mixed_up(tmp_path, missing):
     fill(tmp_path, [f"{split}/{i}.wav" for split in SPLITS if split != missing for i in range(9)], frames=10)
-    with pytest.raises(AudioError, match="but not all of train, dev, test; add what is missing"):
+    with pytest.raises(AudioError, match=rf"\b{missing}\b"):
         Corpus.scan(tmp_path)
 
 
@@ -135,7 +135,7 @@ def test_three_groups_or_more_fill_every_split(tmp_path, sizes, seed):
 @pytest.mark.parametrize("names", [["a.wav", "b.wav"], [f"{who}/{i}.wav" for who in "ab" for i in range(9)]])
 def test_less_than_three_groups_are_refused(tmp_path, names):
     fill(tmp_path, names, frames=10)
-    with pytest.raises(AudioError, match="2 speakers, subfolders or files cannot be split"):
+    with pytest.raises(AudioError, match=r"\b2\b"):
         Corpus.scan(tmp_path)
 
 
@@ -166,7 +166,7 @@ def test_channels_are_averaged_and_rates_made_equal(tmp_path):
 def test_different_rates_are_not_mixed_silently(tmp_path):
     fill(tmp_path, ["a.wav", "b.wav"], sample_rate_hz=8000)
     fill(tmp_path, ["c.wav"], sample_rate_hz=16000)
-    with pytest.raises(AudioError, match=r"holds sound at \[8000, 16000\] Hz; say to which"):
+    with pytest.raises(AudioError, match=r"8000.*16000"):
         Corpus.scan(tmp_path)
     assert len(Corpus.scan(tmp_path, sample_rate_hz=8000).entries) == 3
 
@@ -187,7 +187,7 @@ def test_the_checksum_follows_content_and_a_changed_file_is_refused(tmp_path):
     soundfile.write(tmp_path / "a.wav", np.ones(10) / 4, RATE)
     assert Corpus.scan(tmp_path).checksum != before.checksum
     (changed,) = [entry for entry in before.entries if entry.path == "a.wav"]
-    with pytest.raises(AudioError, match="has changed since it was indexed"):
+    with pytest.raises(AudioError, match=r"a\.wav"):
         before.signal(changed)
 
 
@@ -195,17 +195,17 @@ def test_a_silent_file_is_refused_by_name(tmp_path):
     fill(tmp_path, ["i.wav", "j.wav"], frames=10)
     soundfile.write(tmp_path / "hush.wav", np.zeros(10), RATE)
     corpus = Corpus.scan(tmp_path)
-    with pytest.raises(AudioError, match=r"hush\.wav is silent"):
+    with pytest.raises(AudioError, match=r"hush\.wav"):
         corpus.signal(corpus.entries[0])
 
 
 def test_an_empty_folder_and_an_unknown_split_are_refused(tmp_path):
-    with pytest.raises(AudioError, match="holds no sound files"):
+    with pytest.raises(AudioError, match=tmp_path.name):
         Corpus.scan(tmp_path)
-    with pytest.raises(AudioError, match="absent is no folder; name one"):
+    with pytest.raises(AudioError, match="absent"):
         Corpus.scan(tmp_path / "absent")
     fill(tmp_path, ["a.wav", "b.wav", "c.wav"])
-    with pytest.raises(ValueError, match="there is no 'valid'"):
+    with pytest.raises(ValueError, match="valid"):
         Corpus.scan(tmp_path).split("valid")
 
 
@@ -220,7 +220,7 @@ def test_segments_are_pieces_of_the_signals_drawn_evenly():
 
 
 def test_segments_longer_than_every_signal_are_refused():
-    with pytest.raises(ValueError, match="no signal has 9 samples"):
+    with pytest.raises(ValueError, match=r"\b9\b"):
         segments([np.ones(8)], 9, 1, np.random.default_rng(0))
 
 
@@ -245,8 +245,8 @@ def test_festvox_ru_is_fetched_by_package_name_once(tmp_path, monkeypatch):
 def test_a_machine_without_the_package_says_what_to_do(tmp_path, monkeypatch):
     command(tmp_path, "apt-get", "echo 'E: Unable to locate package festvox-ru' >&2; exit 100")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    with pytest.raises(AudioError, match="Unable to locate package festvox-ru"):
+    with pytest.raises(AudioError, match="festvox-ru"):
         fetch_festvox_ru(tmp_path / "corpus")
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
-    with pytest.raises(AudioError, match="apt-get is not on this machine"):
+    with pytest.raises(AudioError, match="apt-get"):
         fetch_festvox_ru(tmp_path / "corpus")

@@ -77,10 +77,10 @@ def test_gaps_and_saturation_combine_with_any_quantizer_s_cells():
 
 @pytest.mark.parametrize("threshold", [0.0, -1.0, np.inf, np.nan])
 def test_impossible_thresholds_are_refused(threshold):
-    with pytest.raises(ValueError, match="positive finite number"):
+    with pytest.raises(ValueError, match="threshold"):
         Clipping(threshold)
 
 
 def test_nan_is_not_clipped():
-    with pytest.raises(ValueError, match="NaN; mark missing samples with Gaps"):
+    with pytest.raises(ValueError, match="NaN"):
         Clipping(0.5).encode([0.0, np.nan])

@@ -125,7 +125,7 @@ def test_g711_with_gain_and_offset_is_recognised(kind, law, gain, shift, stored,
     cells = found.cells(observed)
     assert cells.violation(gain * truth + shift) == 0.0
     assert np.median(cells.radius) < 0.01
-    with pytest.raises(ValueError, match=f"is no level of {kind}"):
+    with pytest.raises(ValueError, match=kind):
         found.cells(observed + gain / 30000)
 
 
@@ -171,12 +171,12 @@ def test_channels_that_agree_are_detected_together(gain):
     ],
 )
 def test_channels_that_differ_are_refused(left, right):
-    with pytest.raises(UndetectedError, match="quantized in different ways; split them"):
+    with pytest.raises(UndetectedError, match="channels"):
         detect(np.stack([left, right]))
 
 
 def test_a_silent_channel_is_named():
-    with pytest.raises(UndetectedError, match="channel 1: the samples have 1 different values"):
+    with pytest.raises(UndetectedError, match="channel 1"):
         detect(np.stack([MidTread(6).quantize(LOUD), 0 * LOUD]))
 
 
@@ -208,7 +208,7 @@ def faded(samples, length):
     ],
 )
 def test_what_was_changed_since_and_stored_on_a_finer_grid_is_refused(samples):
-    with pytest.raises(UndetectedError, match=r"name the quantizer"):
+    with pytest.raises(UndetectedError):
         detect(samples)
 
 
@@ -280,7 +280,7 @@ def test_outermost_levels_may_have_been_cut_off_unless_full_scale_is_known():
     ],
 )
 def test_what_is_not_quantized_is_refused(samples):
-    with pytest.raises(UndetectedError, match=r"not quantized"):
+    with pytest.raises(UndetectedError):
         detect(samples)
 
 
@@ -294,18 +294,18 @@ def test_random_numbers_are_refused(count, seed, dtype):
 @pytest.mark.parametrize(
     ("samples", "reason"),
     [
-        (np.zeros(1000), "1 different values, which fit any step; name the quantizer"),
-        (np.full(1000, 0.3), "1 different values"),
-        (np.sign(LOUD[LOUD != 0]), "2 different values"),
-        ([], "0 different values"),
-        ([0.0, np.nan, 1.0], "NaN or infinite"),
-        ([1e308, 0.0, 1.0], r"a peak of 1e\+308 is no sound's"),
-        ([-1.7e308, 0.0, 1.7e308], "is no sound's"),
-        ([5e-324, 0.0, 1e-323], "is no sound's"),
-        (0.5, "need \\(frames,\\) or"),
-        (np.array([-300, -4, 0, 1, 77, 500]) / 32768, r"has a confidence of only 0\.500"),
-        ([-2 / 32768, 0.0, 2 / 32768], r"has a confidence of only 0\.500; use a longer recording"),
-        (np.array([-500, 0, 7, 300, 1001]) / 32768, "codes are never neighbours but have no common step"),
+        (np.zeros(1000), r"\b1\b"),
+        (np.full(1000, 0.3), r"\b1\b"),
+        (np.sign(LOUD[LOUD != 0]), r"\b2\b"),
+        ([], r"\b0\b"),
+        ([0.0, np.nan, 1.0], "NaN"),
+        ([1e308, 0.0, 1.0], r"1e\+308"),
+        ([-1.7e308, 0.0, 1.7e308], r"1\.7e\+308"),
+        ([5e-324, 0.0, 1e-323], "e-324"),
+        (0.5, r"\(\)"),
+        (np.array([-300, -4, 0, 1, 77, 500]) / 32768, r"0\.500"),
+        ([-2 / 32768, 0.0, 2 / 32768], r"0\.500"),
+        (np.array([-500, 0, 7, 300, 1001]) / 32768, "16-bit"),
     ],
 )
 def test_silence_and_too_little_evidence_are_refused_with_the_reason(samples, reason):
@@ -374,7 +374,7 @@ def test_silence_that_was_put_into_a_law_signal_is_no_level(gain, stored):
 
 def test_zero_that_was_moved_onto_no_level_is_refused():
     heard = 0.37 * ALaw().quantize(0.3 * LOUD) + 0.01
-    with pytest.raises(ValueError, match="no level of A-law"):
+    with pytest.raises(ValueError, match="A-law"):
         detect(heard).cells([0.0])
 
 
@@ -391,7 +391,7 @@ SQUARE = 0.25 * np.sign(np.sin(np.arange(16000) * 0.05) + 1e-9)
     ids=["square", "impulses", "two loudnesses"],
 )
 def test_what_jumps_between_few_levels_is_no_rounded_wave(samples):
-    with pytest.raises(UndetectedError, match=r"[35] different values and jump from one to another"):
+    with pytest.raises(UndetectedError, match=r"\b[35]\b"):
         detect(samples)
 
 

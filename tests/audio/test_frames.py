@@ -80,18 +80,18 @@ def test_a_signal_shorter_than_a_frame_has_no_whole_frame_but_splits():
 
 @pytest.mark.parametrize("hop", [0, 5, -1])
 def test_a_hop_that_loses_samples_is_refused(hop):
-    with pytest.raises(ValueError, match="need 1 <= hop <= frame_length"):
+    with pytest.raises(ValueError, match="hop"):
         split(np.ones(8), 4, hop)
 
 
 @pytest.mark.parametrize(("frames", "length"), [((3, 4), 9), ((3, 4), 5), ((1, 4), -1), ((0, 4), 1)])
 def test_join_refuses_frames_of_another_length(frames, length):
-    with pytest.raises(ValueError, match=f"do not make {length} samples"):
+    with pytest.raises(ValueError, match=str(length)):
         join(np.ones(frames), length, 4 - 1)
 
 
 def test_join_refuses_a_signal_that_was_not_split():
-    with pytest.raises(ValueError, match=r"got shape \(4,\); use split"):
+    with pytest.raises(ValueError, match=r"\(4,\)"):
         join(np.ones(4), 4, 1)
 
 
@@ -106,5 +106,5 @@ def test_join_weighs_alike_whatever_the_type_of_frames_and_the_scale_of_the_wind
 
 @pytest.mark.parametrize("window", [np.ones(3), -np.ones(4), np.full(4, np.nan)])
 def test_join_refuses_impossible_windows(window):
-    with pytest.raises(ValueError, match="4 finite weights >= 0"):
+    with pytest.raises(ValueError, match="window"):
         join(np.ones((2, 4)), 8, 4, window)

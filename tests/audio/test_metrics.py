@@ -63,7 +63,7 @@ def test_a_perfect_estimate_is_as_good_as_can_be(measure):
 
 @pytest.mark.parametrize("measure", [*IN_DECIBELS, metrics.log_spectral_distance])
 def test_a_silent_reference_is_refused(measure):
-    with pytest.raises(ValueError, match=r"silent|with sound"):
+    with pytest.raises(ValueError, match="reference"):
         measure(np.zeros(1000), np.ones(1000))
 
 
@@ -77,19 +77,19 @@ def test_a_silent_reference_is_refused(measure):
     ],
 )
 def test_unequal_or_empty_signals_are_refused(references, estimates):
-    with pytest.raises(ValueError, match="the same number of signals"):
+    with pytest.raises(ValueError, match="estimates"):
         metrics.mse(references, estimates)
 
 
 @pytest.mark.parametrize(("measure", "package"), [(metrics.pesq, "pesq"), (metrics.stoi, "pystoi")])
 def test_a_missing_extra_is_named(monkeypatch, measure, package):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ImportError, match=r"pip install 'pdrn\[metrics\]'"):
+    with pytest.raises(ImportError, match=r"pdrn\[metrics\]"):
         measure(SPEECHLIKE, SPEECHLIKE, 16000)
 
 
 def test_pesq_is_for_two_rates():
-    with pytest.raises(ValueError, match="8000 and 16000 Hz, and this is 44100 Hz"):
+    with pytest.raises(ValueError, match="44100"):
         metrics.pesq(SPEECHLIKE, SPEECHLIKE, 44100)
 
 
@@ -119,12 +119,12 @@ def test_an_estimate_that_holds_nothing_of_the_reference_is_as_bad_as_can_be(est
 )
 def test_pesq_without_speech_gets_one_clear_error(reference, estimate):
     pytest.importorskip("pesq")
-    with pytest.raises(ValueError, match="PESQ needs a quarter of a second or more with speech"):
+    with pytest.raises(ValueError, match="PESQ"):
         metrics.pesq(reference, estimate, 16000)
 
 
 @pytest.mark.parametrize("length", [100, 5000])
 def test_stoi_of_too_little_gets_one_clear_error(length):
     pytest.importorskip("pystoi")
-    with pytest.raises(ValueError, match=r"STOI needs 0\.4 s or more with sound"):
+    with pytest.raises(ValueError, match="STOI"):
         metrics.stoi(NOISE[:length], NOISE[:length], 16000)

