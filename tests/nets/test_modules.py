@@ -103,11 +103,11 @@ def test_a_weight_can_be_parametrized():
 
 
 def test_types_that_cannot_be_computed_in_are_refused():
-    with pytest.raises(ValueError, match=r"not in torch\.float16"):
+    with pytest.raises(ValueError, match=r"torch\.float16"):
         PDN(16, 2, dtype=torch.float16)
     module = PDN(16, 2)
     lower, upper = (bound.float() for bound in tensors_for(module.architecture))
-    with pytest.raises(ValueError, match=r"not in torch\.bfloat16; convert the weights"):
+    with pytest.raises(ValueError, match="bfloat16"):
         module.bfloat16()(lower, upper)
 
 

@@ -237,23 +237,23 @@ assert "torch" not in sys.modules
 def test_files_of_the_other_kind_are_refused(tmp_path):
     save(tmp_path / "unrolled", unroll(denoising(DCT(8), 1), 2).network())
     save(tmp_path / "cells", Network.started(PrimalDual(DenseMap(8), 1)))
-    with pytest.raises(ValueError, match="read it with load_unrolled"):
+    with pytest.raises(ValueError, match="load_unrolled"):
         load(tmp_path / "unrolled")
-    with pytest.raises(ValueError, match=r"read it with load$"):
+    with pytest.raises(ValueError, match=r"\bload\b"):
         load_unrolled(tmp_path / "cells")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"depth": 0}, "depth must be"),
-        ({"kernel": "none"}, "kernel must be one of"),
-        ({"kernel_shapes": ()}, "does not consist of 0 arrays"),
-        ({"kernel_shapes": ((0, 8),)}, "a size of a kernel"),
-        ({"memory": "long"}, "memory must be one of"),
-        ({"learn_steps": True}, "learn_steps must be one of"),
-        ({"theta": 2.0}, "theta must lie in"),
-        ({"sigma": -1.0}, "sigma must be positive"),
+        ({"depth": 0}, "depth"),
+        ({"kernel": "none"}, "kernel"),
+        ({"kernel_shapes": ()}, "kernel"),
+        ({"kernel_shapes": ((0, 8),)}, "kernel"),
+        ({"memory": "long"}, "memory"),
+        ({"learn_steps": True}, "learn_steps"),
+        ({"theta": 2.0}, "theta"),
+        ({"sigma": -1.0}, "sigma"),
     ],
 )
 def test_plans_that_make_no_sense_are_refused(change, message):
@@ -297,20 +297,20 @@ def test_indices_are_not_learned():
 
 
 def test_operators_without_arrays_have_none_of_their_own():
-    with pytest.raises(ValueError, match="holds no arrays to learn; choose the kernel matrix or gains"):
+    with pytest.raises(ValueError, match="DCT"):
         unroll(denoising(DCT(8), 1), 2, kernel="own")
 
 
 @pytest.mark.parametrize("kernel", [None, "matrix", "gains"])
 def test_problems_with_another_operator_are_refused(kernel):
     net = unroll(denoising(MATRIX, 1), 2, kernel=kernel)
-    with pytest.raises(ValueError, match="another operator than Dense of shape"):
+    with pytest.raises(ValueError, match="Dense"):
         net(denoising(Dense(normal(1, 9, 8)), 1))
 
 
 def test_weights_of_another_plan_are_refused():
     network = unroll(denoising(DCT(8), 1), 2).network()
-    with pytest.raises(ValueError, match=r"missing: V\.1"):
+    with pytest.raises(ValueError, match=r"V\.1"):
         Unrolled(network.architecture, {k: v for k, v in network.weights.items() if k != "V.1"})
 
 
@@ -319,16 +319,16 @@ def test_what_is_no_problem_is_refused_with_a_remedy():
     problem = dequantization(lower, upper, DCT(lower.shape[-1]))
     network = unroll(problem, 2)
     for net in (network, network.network()):
-        with pytest.raises(ValueError, match="takes a Problem, as the solver does, got a ndarray"):
+        with pytest.raises(ValueError, match="ndarray"):
             net(lower)
-    with pytest.raises(ValueError, match="RestartedHalpern has no layers to learn; unroll ChambollePock"):
+    with pytest.raises(ValueError, match="RestartedHalpern"):
         unroll(problem, 2, RestartedHalpern())
 
 
 def test_a_module_is_not_saved_but_its_network(tmp_path):
     lower, upper = cells(0, SIZE)
     network = unroll(dequantization(lower, upper, DCT(lower.shape[-1])), np.int64(2))
-    with pytest.raises(ValueError, match=r"UnrolledModule cannot be saved; save what its network\(\)"):
+    with pytest.raises(ValueError, match="UnrolledModule"):
         save(tmp_path / "a.safetensors", network)
     save(tmp_path / "a.safetensors", network.network())
     assert load_unrolled(tmp_path / "a.safetensors")[0].architecture == network.architecture
