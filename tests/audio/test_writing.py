@@ -285,7 +285,7 @@ def test_no_samples_and_wrong_channels_are_refused(tmp_path):
 
 
 def test_more_than_4_gb_do_not_fit_into_a_wave(tmp_path, monkeypatch):
-    monkeypatch.setattr("pdrn.audio.writing._LARGEST_FILE", 1000)
+    monkeypatch.setattr("pdrn.audio.files._LARGEST_FILE", 1000)
     with pytest.raises(AudioError, match="4 GB"):
         write(tmp_path / "a.wav", np.zeros(1000), RATE)
     write(tmp_path / "a.rf64", np.zeros(1000), RATE)

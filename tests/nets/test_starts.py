@@ -58,4 +58,4 @@ def test_the_convolutional_dictionary_has_unit_filters():
 
 def test_a_dictionary_of_the_wrong_shape_is_refused():
     with pytest.raises(ValueError, match=r"\(3, 3\)"):
-        starts.chambolle_pock(PrimalDual(DENSE, 2), dictionary=np.eye(3))
+        primal_dual.chambolle_pock(PrimalDual(DENSE, 2), dictionary=np.eye(3))

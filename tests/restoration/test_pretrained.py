@@ -40,10 +40,10 @@ def test_a_file_that_was_changed_is_told(tiny_models, tmp_path, monkeypatch):
     registry.verify("speech-large")
     large = registry.path("speech-large")
     large.write_bytes(large.read_bytes() + b"x")
-    pretrained.path("speech-small").unlink()
-    for name in pretrained.names():
+    registry.path("speech-small").unlink()
+    for name in registry.names():
         with pytest.raises(ValueError, match=name):
-            pretrained.verify(name)
+            registry.verify(name)
 
 
 def test_a_restorer_has_the_network_that_it_is_named_after(tiny_models):
@@ -59,7 +59,7 @@ def test_other_names_are_answered_with_those_that_there_are(tiny_models, tmp_pat
         Restorer.from_pretrained("music")
     with pytest.raises(ValueError, match="music"):
         Restorer("music")
-    monkeypatch.setattr(pretrained, "FOLDER", tmp_path)
+    monkeypatch.setattr(registry, "FOLDER", tmp_path)
     with pytest.raises(ValueError, match="speech-large"):
         Restorer.from_pretrained("speech-large")
 

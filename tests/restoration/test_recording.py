@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pdrn.audio.files import info, read, write
 from pdrn.audio.quantizers import ALaw, MidRise, MidTread, MuLaw, Truncation
-from pdrn.errors import AudioError
+from pdrn.errors import AudioError, PdrnError
 from pdrn.restoration import restorer as restorer_module
 from pdrn.restoration.restorer import Restorer
 
@@ -145,7 +145,7 @@ def test_a_long_wave_becomes_rf64(quantized, tmp_path, monkeypatch):
 
 
 def test_the_input_is_not_the_output(quantized):
-    with pytest.raises(AudioError, match=r"a\.wav"):
+    with pytest.raises(PdrnError, match=r"a\.wav"):
         Restorer().restore_file(quantized, quantized, bits=5, overwrite=True)
 
 
@@ -159,8 +159,8 @@ def test_a_false_proof_is_noticed(quantized, tmp_path, monkeypatch):
         for sound in blocks(path, *arguments, **options):
             yield sound if path == quantized else type(sound)(-sound.samples, RATE, "FLOAT")
 
-    blocks = recording.blocks
-    monkeypatch.setattr(recording, "blocks", wrong)
+    blocks = restorer_module.blocks
+    monkeypatch.setattr(restorer_module, "blocks", wrong)
     with pytest.raises(AudioError, match=r"b\.wav"):
         Restorer().restore_file(quantized, tmp_path / "b.wav", bits=5, verify=True)
     assert os.listdir(tmp_path) == ["a.wav"]
