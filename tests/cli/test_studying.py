@@ -395,7 +395,7 @@ def test_a_study_of_another_length_is_another_study(folder, tmp_path):
             "study", "iterating", "--corpus", folder, *options, "--batches", batches, "--out", tmp_path
         )
         assert done.returncode == 0, done.stderr
-        assert "remembered / MB" in done.stdout
+        assert "activations / MB" in done.stdout
     found = [json.loads(path.read_text())["steps"] for path in tmp_path.glob("comparison-iterating-*.json")]
     assert sorted({*steps}.pop() for steps in found) == [1, 2]
     assert len(runs_in(tmp_path)) == 2 * 5

@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 from tests.faults.kills import CONFIG, sounds, timeless
 from tests.fuzz import fuzz_files
+from tests.training.folders import reopen
 
 from pdrn.audio.corpus import Corpus
 from pdrn.nets import ConvolutionalMap, Network, PrimalDual
@@ -79,7 +80,7 @@ def scanned(folder: Path) -> Corpus:
 def resumed(folder: Path) -> object:
     """Go on with a run that lacks but the last step, writing the network at the end."""
     run = train(load(folder / "tiny.toml"), scanned(folder), folder / "runs", threads=1)
-    return weights_in(run.folder / "last.safetensors"), [timeless(entry) for entry in run.whole_log()]
+    return weights_in(run.folder / "last.safetensors"), [timeless(entry) for entry in run.complete_log()]
 
 
 def weights_in(path: Path) -> dict[str, bytes]:
@@ -142,7 +143,7 @@ def tried(folder: Path, target: str, first: int, count: int) -> Counter:
     """Damage a target, and return what was counted; any other error ends it."""
     file_of, result_of = TARGETS[target]
     pristine, scratch, counts = folder / "pristine", folder / "scratch", Counter()
-    (run_in(pristine).folder / "last.safetensors").unlink(missing_ok=True)
+    reopen(run_in(pristine))
 
     def fresh() -> Path:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -167,7 +167,7 @@ def trained(out: Path) -> dict[str, object]:
         if run.is_done:
             names = ("best", "last")
             found |= {f"{run.name}/{n}": (run.folder / f"{n}.safetensors").read_bytes() for n in names}
-            found[f"{run.name}/log"] = [timeless(entry) for entry in run.whole_log()]
+            found[f"{run.name}/log"] = [timeless(entry) for entry in run.complete_log()]
     return found
 
 

@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 import soundfile
+from tests.training.folders import reopen
 
 from pdrn.audio.corpus import Corpus
 from pdrn.nets import files
@@ -262,7 +263,7 @@ def test_a_best_network_that_is_gone_is_named_with_a_remedy(runs, corpus, tmp_pa
     shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
     setting, table = SMALL.table(corpus, tmp_path)
     best(table, "PDN").run.best_path.unlink()
-    with pytest.raises(ValueError, match=r"best\.safetensors is not there; remove that folder to train it"):
+    with pytest.raises(ValueError, match=r"best\.safetensors is missing; remove that folder to train it"):
         grid.table_2(setting, table, corpus)
 
 
@@ -332,7 +333,7 @@ def test_the_report_sets_the_papers_figures_beside_its_own(runs, tmp_path):
         record = json.loads((folder / "run.json").read_text())
         record["config"]["data"]["length"] = 1024
         record["config"]["architecture"]["map"] = {"kind": "DenseMap", "samples": 1024}
-        Run(folder).note(record)
+        Run(folder).save_record(record)
     text = markdown(tmp_path)
     assert re.search(r"\(2\.43, [+-]\d+ %\)", text)
     assert re.search(r"\(2\.24, [+-]\d+ %\)", text)
@@ -394,24 +395,22 @@ def test_what_is_published_makes_the_same_tables_and_has_no_networks_and_no_soun
 def test_only_runs_that_are_done_are_published(runs, tmp_path):
     shutil.copytree(runs, tmp_path / "runs")
     first, *rest = runs_in(tmp_path / "runs")
-    (first.folder / "last.safetensors").unlink()
+    reopen(first)
     publish(tmp_path / "runs", tmp_path / "published")
     published = runs_in(tmp_path / "published")
     assert [run.name for run in published] == [run.name for run in rest]
-    assert all(run.is_published and not run.is_done for run in published)
+    assert all(run.is_done and not run.best_path.exists() for run in published)
 
 
 def test_nothing_is_published_over_runs_nor_trained_over_what_is_published(runs, corpus, tmp_path):
-    with pytest.raises(ValueError, match="is a run of its own; choose another place to publish at"):
+    with pytest.raises(ValueError, match="has networks; choose another folder for the logs"):
         publish(runs, runs)
     publish(runs, tmp_path)
     config = SMALL.config("PDN", 1)
-    with pytest.raises(ValueError, match="the figures of this run without its networks; choose another"):
+    with pytest.raises(ValueError, match="the log of this run without its networks; choose another"):
         train(config, corpus, tmp_path, threads=1)
-    assert SMALL.table(corpus, tmp_path)[1] == {}
     longer = dataclasses.replace(config, budget=dataclasses.replace(config.budget, epochs=2))
-    assert len(train(longer, corpus, tmp_path, threads=1).whole_log()) == 2
-    assert len(SMALL.table(corpus, tmp_path)[1]) == 1
+    assert len(train(longer, corpus, tmp_path, threads=1).complete_log()) == 2
 
 
 @pytest.mark.parametrize(
@@ -429,12 +428,12 @@ def test_a_published_log_that_changed_is_noticed(runs, tmp_path, damage, said):
         markdown(tmp_path)
 
 
-@pytest.mark.parametrize("published", [{}, 1, {"epochs": "many", "log_sha256": ""}])
-def test_a_record_that_does_not_say_what_was_published_is_named(runs, tmp_path, published):
+@pytest.mark.parametrize("finished", [{}, 1, {"epochs": "many", "log_sha256": ""}])
+def test_a_record_that_does_not_say_how_long_its_log_is_is_named(runs, tmp_path, finished):
     publish(runs, tmp_path)
     run = runs_in(tmp_path)[0]
-    run.note(run.record() | {"published": published})
-    with pytest.raises(ValueError, match=r"run\.json cannot be read .*; remove that folder"):
+    run.save_record(run.record() | {"finished": finished})
+    with pytest.raises(ValueError, match=r"run\.json is damaged .*; remove "):
         markdown(tmp_path)
 
 
@@ -447,7 +446,7 @@ def test_damaged_findings_are_named(runs, tmp_path, suffix):
     assert changed != whole
     for contents in (b"", b"[]", b"[" * 100_000, b"\xff", whole[:-9], changed):
         path.write_bytes(contents)
-        with pytest.raises(ValueError, match=f"{path} cannot be read .*; remove it and make it again"):
+        with pytest.raises(ValueError, match=f"{path} is damaged .*; remove it and make it again"):
             findings_in(tmp_path)
 
 

@@ -52,7 +52,7 @@ def test_gradients_through_fewer_layers_keep_less_in_memory(corpus):
     kept = []
     for last in (0, 4, 1):
         config = settings(8, last)
-        kept.append(course(Network.started(config.architecture), config, corpus, 8).remembered_bytes)
+        kept.append(course(Network.started(config.architecture), config, corpus, 8).activation_bytes)
     assert kept[0] > 1.5 * kept[1] > 2 * kept[2] > 0
 
 
@@ -64,9 +64,9 @@ def test_a_report_draws_what_happens_beyond_training(corpus, tmp_path):
     found = [iterated(each, corpus, tmp_path) for each in studies.outcomes(contest, corpus, tmp_path)]
     asked = {"corpus": "speech", "corpus_sha256": corpus.checksum, "bits": 5, "frame_length": 16, "epochs": 2}
     outcomes = [dataclasses.asdict(each) for each in found]
-    name = save_comparison(tmp_path, "iterating", {"asked": asked, "outcomes": outcomes})
+    name = save_comparison(tmp_path, "iterating", {"task": asked, "results": outcomes})
     write_report(tmp_path, tmp_path / "report")
-    assert "remembered / MB" in (tmp_path / "report" / "report.md").read_text()
+    assert "activations / MB" in (tmp_path / "report" / "report.md").read_text()
     assert (tmp_path / "report" / f"{name}.png").stat().st_size > 10_000
 
 

@@ -5,6 +5,7 @@ import math
 import shutil
 
 import pytest
+from tests.training.folders import reopen
 
 from pdrn.reproduction import studies
 from pdrn.reproduction.report import comparison_markdown, comparisons, write_report
@@ -81,10 +82,10 @@ def test_a_learning_rate_that_could_not_be_trained_does_not_count(extrapolation,
         for rate in extrapolation.rates
     }
     best = studies.best_rates(extrapolation, corpus, tmp_path)[0]
-    (runs.pop(best).folder / "last.safetensors").unlink()
+    reopen(runs.pop(best))
     ((other, run),) = runs.items()
     assert studies.best_rates(extrapolation, corpus, tmp_path)[0] == other
-    (run.folder / "last.safetensors").unlink()
+    reopen(run)
     with pytest.raises(ValueError, match="theta 0 could be trained with none of the learning rates; name"):
         studies.best_rates(extrapolation, corpus, tmp_path)
 
@@ -106,11 +107,11 @@ def test_what_was_learned_of_extrapolation_is_told(extrapolation, done, corpus):
 def test_a_report_has_the_means_and_their_intervals(extrapolation, done, corpus):
     found = studies.outcomes(extrapolation, corpus, done)
     asked = {"corpus": "speech", "corpus_sha256": corpus.checksum, "bits": 5, "frame_length": FRAME}
-    known = {"asked": asked | {"epochs": 2}, "steps": extrapolation.steps}
+    known = {"task": asked | {"epochs": 2}, "steps": extrapolation.steps}
     save_comparison(done, "extrapolation", known)
     assert comparisons(done) == {}  # it did not come to its end yet
     outcomes = [dataclasses.asdict(each) for each in found]
-    name = save_comparison(done, "extrapolation", known | {"outcomes": outcomes})
+    name = save_comparison(done, "extrapolation", known | {"results": outcomes})
     rows = [line for line in comparison_markdown(done, name).splitlines() if line.startswith("| dense")]
     assert len(rows) == len(found)
     mean, half = interval(found[0].dev_ratio)
@@ -121,7 +122,7 @@ def test_a_report_has_the_means_and_their_intervals(extrapolation, done, corpus)
 def test_a_report_draws_extrapolation_and_does_not_list_its_runs_again(extrapolation, done, corpus):
     found = [dataclasses.asdict(each) for each in studies.outcomes(extrapolation, corpus, done)]
     asked = {"corpus": "speech", "corpus_sha256": corpus.checksum, "bits": 5, "frame_length": FRAME}
-    known = {"asked": asked | {"epochs": 2}, "runs": [run.name for run in runs_in(done)], "outcomes": found}
+    known = {"task": asked | {"epochs": 2}, "runs": [run.name for run in runs_in(done)], "results": found}
     name = save_comparison(done, "extrapolation", known)
     write_report(done, done / "report")
     text = (done / "report" / "report.md").read_text()

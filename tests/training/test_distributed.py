@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from tests.cli.running import pdrn
+from tests.training.folders import reopen
 from tests.training.test_loop import files_of, weights_of
 
 from pdrn.training.config import load, run_name
@@ -146,13 +147,14 @@ def test_only_the_first_process_speaks(pair):
 def test_a_run_goes_on_with_as_many_processes_as_it_began_with(pair, start, command, toml, corpus, tmp_path):
     run, _ = pair
     assert run.record()["processes"] == 2
-    (run.folder / "last.safetensors").rename(tmp_path / "last")
+    record = run.record()
+    reopen(run)
     with pytest.raises(ValueError, match="was begun by 2 processes, not 1, and is only exact with as many"):
         train(load(toml), corpus, run.folder.parent)
     three = start(*3 * [[*command, run.folder.parent]])
     assert three.codes == 3 * [1]
     assert "was begun by 2 processes, not 3" in three.errors[0]
-    (tmp_path / "last").rename(run.folder / "last.safetensors")
+    run.save_record(record)
 
 
 def test_what_one_process_refuses_all_refuse_and_the_first_says_why(start, command, toml, corpus, tmp_path):

@@ -109,7 +109,7 @@ def _train(configs: Sequence[Config], corpus: Corpus, out: Path, trainer: Traine
                 failed.append(result)
                 console.print(f"{said}  {result.error}", markup=False, soft_wrap=True)
             elif trainer is not in_turn:  # which showed it already
-                error = min(entry["dev_mse"] for entry in result.run.whole_log())
+                error = min(entry["dev_mse"] for entry in result.run.complete_log())
                 console.print(f"{said}  dev {1e4 * error:.3f}e-4")
     return failed
 

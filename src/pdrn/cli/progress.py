@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pdrn.errors import InputError
 from pdrn.training.loop import Relay, Watcher
-from pdrn.training.runs import Entry, Run, processes_of
+from pdrn.training.runs import Entry, Run
 from pdrn.workers import deaf
 
 SECONDS_BETWEEN_LOOKS = 1.0
@@ -40,7 +40,7 @@ class Display(Watcher):
         self.progress.console.print(
             f"{self.title or run.folder}: {record['parameters']:,} weights, "
             f"{self.epochs} epochs of {steps} steps, threads: {record['threads']}"
-            + (f", processes: {record['processes']}" if processes_of(record) > 1 else "")
+            + (f", processes: {record['processes']}" if record["processes"] > 1 else "")
             + going_on
             + (f"; {short} files are too short and left out" if short else ""),
             soft_wrap=True,

@@ -381,7 +381,7 @@ def study(
     found = studies.outcomes(contest, index, out)
     if what == "iterating":
         found = [iterated(outcome, index, out) for outcome in found]
-    told = {"asked": asked, "steps": steps, "runs": names, "outcomes": [asdict(each) for each in found]}
+    told = {"task": asked, "steps": steps, "runs": names, "results": [asdict(each) for each in found]}
     print(comparison_markdown(out, save_comparison(out, what, told)))
 
 

@@ -182,7 +182,7 @@ def iterating(outcomes: Sequence[Mapping[str, Any]]) -> Figure:
         map = matplotlib.colormaps["tab20" if len(outcomes) <= 20 else "turbo"]
         colours = map(np.linspace(0, 1, len(outcomes)))
         for outcome, colour in zip(outcomes, colours, strict=True):
-            labels, course = outcome["labels"], outcome["course"]
+            labels, course = outcome["labels"], outcome["curve"]
             depth = int(labels["layers"])
             name = f"{labels['network']}, L = {depth}"
             name += "" if labels["gradient"] == "all" else f", gradient of the {labels['gradient']}"

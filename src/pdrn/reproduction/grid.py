@@ -123,7 +123,7 @@ class Study:
             for value in self.lambdas:
                 run = run_for(self.config(kind, self.depth_for_lambda, value), corpus.checksum, out)
                 if run.is_done:
-                    found[kind][value] = min(float(entry["dev_mse"]) for entry in run.whole_log())
+                    found[kind][value] = min(float(entry["dev_mse"]) for entry in run.complete_log())
         return found
 
     def chosen_lambdas(

@@ -188,7 +188,7 @@ def comparisons(runs: str | os.PathLike[str]) -> dict[str, Section]:
     return {
         name: _section(kind_of(name), found)
         for name, found in load_comparisons(runs).items()
-        if found.get("outcomes")
+        if found.get("results")
     }
 
 
@@ -203,7 +203,7 @@ def kind_of(name: str) -> str:
 
 
 def _section(kind: str, found: Mapping[str, Any]) -> Section:
-    asked, outcomes = found["asked"], found["outcomes"]
+    asked, outcomes = found["task"], found["results"]
     text = (
         f"{TEXTS[kind]} Corpus {asked['corpus']} ({asked['corpus_sha256'][:12]}), {asked['bits']} bits, "
         f"frames of {asked['frame_length']} samples, epochs: {asked['epochs']}."
@@ -228,7 +228,7 @@ def _grid(outcomes: Sequence[Mapping[str, Any]]) -> Grid:
             _with_interval(outcome["test_snr"], 2),
         ]
         row += [_mean_theta(outcome["theta"])] if learned else []
-        row += _iterated(outcome["course"], outcome["labels"]["layers"]) if outcome["course"] else []
+        row += _iterated(outcome["curve"], outcome["labels"]["layers"]) if outcome["curve"] else []
         rows.append([*row])
     caption = "The epoch and the learning rate that are best on the development set" + (
         f", the latter from one seed. Means over {seeds} seeds, and half the width of their interval of 95 %."
@@ -236,13 +236,13 @@ def _grid(outcomes: Sequence[Mapping[str, Any]]) -> Grid:
         else "."
     )
     header += ["theta that was learned"] if learned else []
-    if outcomes[0]["course"]:
+    if outcomes[0]["curve"]:
         header += [
             "best iteration",
             "ratio there",
             "ratio at twice the depth",
             "at ten times",
-            "remembered / MB",
+            "activations / MB",
         ]
     return Grid(caption, header, rows)
 
@@ -251,7 +251,7 @@ def _iterated(course: Mapping[str, Any], depth: int) -> list[str]:
     ratios = course["ratio"]
     best = int(np.argmin(ratios))
     shown = (ratios[best], ratios[2 * depth - 1], ratios[-1])
-    return [str(best + 1), *(f"{ratio:.4f}" for ratio in shown), f"{course['remembered_bytes'] / 1e6:.1f}"]
+    return [str(best + 1), *(f"{ratio:.4f}" for ratio in shown), f"{course['activation_bytes'] / 1e6:.1f}"]
 
 
 def _with_interval(values: Sequence[float], digits: int) -> str:
@@ -469,7 +469,7 @@ def _comparisons(runs: str | os.PathLike[str], folder: Path) -> list[Section]:
         parts = list(told.parts)
         if kind_of(name) in drawn:
             draw, caption = drawn[kind_of(name)]
-            parts.append(_picture(folder, name, caption, draw(load_comparisons(runs)[name]["outcomes"])))
+            parts.append(_picture(folder, name, caption, draw(load_comparisons(runs)[name]["results"])))
         sections.append(Section(told.title, told.text, parts))
     return sections
 

@@ -122,7 +122,7 @@ class Outcome:
     """The run folder of each seed."""
     theta: tuple[tuple[float, ...], ...] = ()
     """The extrapolation that was learned, for each seed, where it was."""
-    course: dict[str, Any] | None = None
+    curve: dict[str, Any] | None = None
     """What it does beyond its training, where that was measured."""
 
 
@@ -210,7 +210,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _dev_ratio(run: Run) -> float:
-    return float(min(entry["dev_ratio"] for entry in run.whole_log()))
+    return float(min(entry["dev_ratio"] for entry in run.complete_log()))
 
 
 def _theta(run: Run) -> tuple[float, ...]:
@@ -338,7 +338,7 @@ class Course:
     """What is left of the quantization error on the development set."""
     gap: tuple[float, ...]
     """The median gap of the problem that a tied network solves, relative to its value; none for others."""
-    remembered_bytes: int
+    activation_bytes: int
     """What a training step keeps in memory for its gradient, weights aside."""
 
 
@@ -347,7 +347,7 @@ def iterated(outcome: Outcome, corpus: Corpus, out: str | os.PathLike[str]) -> O
     run = Run(Path(out) / outcome.runs[0])
     network, config = run.best(), run.config()
     found = course(network, config, corpus, TIMES_AS_DEEP * network.architecture.depth)
-    return dataclasses.replace(outcome, course=dataclasses.asdict(found))
+    return dataclasses.replace(outcome, curve=dataclasses.asdict(found))
 
 
 def course(network: Network, config: Config, corpus: Corpus, iterations: int) -> Course:

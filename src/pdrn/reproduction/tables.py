@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -12,15 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.numpy
 
-from pdrn.errors import InputError, printable
 from pdrn.nets import PrimalDual
 from pdrn.reproduction import paper
 from pdrn.reproduction.paper import KINDS, MEMORY, Kind
-from pdrn.storage import atomic_write, content_sha256, open_tensors, verify_checksum
+from pdrn.storage import content_sha256
 from pdrn.training.config import RECIPES, Config, from_table
-from pdrn.training.runs import Entry, Run, runs_in
+from pdrn.training.runs import (
+    Entry,
+    Run,
+    load_json,
+    load_tensors,
+    readable,
+    runs_in,
+    save_json,
+    save_tensors,
+)
 
 
 @dataclass(frozen=True)
@@ -109,7 +115,7 @@ def results(runs: Iterable[Run]) -> dict[Setting, list[tuple[Place, Result]]]:
     found: dict[Setting, list[tuple[Place, Result]]] = {}
     for run in runs:
         record = run.record()
-        if record is None or not run.has_figures:
+        if record is None or not run.is_done:
             continue
         config = run.config()
         place = place_of(config)
@@ -126,7 +132,7 @@ def results(runs: Iterable[Run]) -> dict[Setting, list[tuple[Place, Result]]]:
             data.sample_rate_hz,
             config.seed,
         )
-        found.setdefault(setting, []).append((place, Result(run, config, run.whole_log())))
+        found.setdefault(setting, []).append((place, Result(run, config, run.complete_log())))
     return dict(sorted(found.items(), key=lambda item: item[0].order))
 
 
@@ -160,8 +166,10 @@ def lambdas_tried(found: Iterable[tuple[Place, Result]]) -> dict[Place, dict[flo
 
 def others(runs: Iterable[Run]) -> list[Result]:
     """Return the runs, done or published, that have no place in Table 1, the best first."""
-    done = [run for run in runs if run.record() is not None and run.has_figures]
-    results = [Result(run, run.config(), run.whole_log()) for run in done if place_of(run.config()) is None]
+    done = [run for run in runs if run.record() is not None and run.is_done]
+    results = [
+        Result(run, run.config(), run.complete_log()) for run in done if place_of(run.config()) is None
+    ]
     return sorted(results, key=lambda result: result.best["dev_ratio"])
 
 
@@ -228,13 +236,18 @@ def _rank(result: Result) -> tuple[int, float]:
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
-FACTS_KEY = "pdrn example"
+REMEDY = "remove it and make it again"
+
+
+def _load(path: Path) -> dict[str, Any]:
+    with readable(path, REMEDY):
+        return load_json(path)
 
 
 def save_study(out: str | os.PathLike[str], setting: Setting, found: dict[str, Any]) -> None:
     """Keep what was measured about a setting, beside what is there already."""
     path = Path(out) / f"study-{setting.name}.json"
-    _save_table(path, load_study(path) | {"setting": dataclasses.asdict(setting)} | found)
+    save_json(path, load_study(path) | {"setting": dataclasses.asdict(setting)} | found)
 
 
 def with_known_metrics(
@@ -260,32 +273,32 @@ def with_known_metrics(
 
 def load_study(path: Path) -> dict[str, Any]:
     """Return what was measured about a setting, nothing if that was not done yet."""
-    return _load_table(path) if path.exists() else {}
+    return _load(path) if path.exists() else {}
 
 
 def save_comparison(out: str | os.PathLike[str], kind: str, found: dict[str, Any]) -> str:
     """Keep what is known of a comparison, beside those in which something else was asked; return its name."""
     Path(out).mkdir(parents=True, exist_ok=True)
-    name = f"{kind}-{content_sha256(found['asked'])[:8]}"
-    _save_table(Path(out) / f"comparison-{name}.json", found)
+    name = f"{kind}-{content_sha256(found['task'])[:8]}"
+    save_json(Path(out) / f"comparison-{name}.json", found)
     return name
 
 
 def known_steps(
-    out: str | os.PathLike[str], asked: dict[str, Any], measure: Callable[[], tuple[int, ...]]
+    out: str | os.PathLike[str], task: dict[str, Any], measure: Callable[[], tuple[int, ...]]
 ) -> tuple[int, ...]:
     """Return how long each network of a comparison is trained: measured once, so that it can go on."""
-    path = Path(out) / f"steps-{content_sha256(asked)[:16]}.json"
+    path = Path(out) / f"steps-{content_sha256(task)[:16]}.json"
     if not path.exists():
         Path(out).mkdir(parents=True, exist_ok=True)
-        _save_table(path, {"asked": asked, "steps": measure()})
-    return tuple(_load_table(path)["steps"])
+        save_json(path, {"task": task, "steps": measure()})
+    return tuple(_load(path)["steps"])
 
 
 def load_comparisons(out: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     """Return what is known of the comparisons in a folder, by name: that of their kind comes first."""
     paths = sorted(Path(out).glob("comparison-*.json"))
-    return {path.stem.removeprefix("comparison-"): _load_table(path) for path in paths}
+    return {path.stem.removeprefix("comparison-"): _load(path) for path in paths}
 
 
 def publish(runs: str | os.PathLike[str], out: str | os.PathLike[str]) -> None:
@@ -296,53 +309,23 @@ def publish(runs: str | os.PathLike[str], out: str | os.PathLike[str]) -> None:
     """
     out = Path(out)
     for run in runs_in(runs):
-        if run.has_figures:
-            run.publish(out / run.folder.name)
+        if run.is_done:
+            run.copy_log(out / run.folder.name)
     for path in (*Path(runs).glob("study-*.json"), *Path(runs).glob("comparison-*.json")):
-        _save_table(out / path.name, _load_table(path))
-
-
-def _save_table(path: Path, contents: dict[str, Any]) -> None:
-    contents = json.loads(json.dumps(contents))  # as it is read again
-    contents["sha256"] = content_sha256(contents)
-    with atomic_write(path, overwrite=True) as stream:
-        stream.write(json.dumps(contents, indent=1).encode())
-
-
-def _load_table(path: Path) -> dict[str, Any]:
-    try:
-        contents: dict[str, Any] = json.loads(path.read_bytes())
-        if not isinstance(contents, dict):
-            raise InputError("it is no table")
-        verify_checksum(contents, always=True)
-        return contents
-    except (TypeError, ValueError, RecursionError) as error:
-        raise _damaged(path, error) from error
+        save_json(out / path.name, _load(path))
 
 
 def save_example(
     out: str | os.PathLike[str], setting: Setting, arrays: Arrays, chosen: Mapping[str, str]
 ) -> None:
     """Keep an example, for the figures, and by which runs it was restored."""
-    facts: dict[str, Any] = {"chosen": dict(chosen)}
-    facts["sha256"] = content_sha256(facts, arrays)
-    with atomic_write(Path(out) / f"study-{setting.name}.safetensors", overwrite=True) as stream:
-        stream.write(safetensors.numpy.save(arrays, {FACTS_KEY: json.dumps(facts)}))
+    save_tensors(Path(out) / f"study-{setting.name}.safetensors", arrays, {"chosen": dict(chosen)})
 
 
 def load_example(path: Path) -> tuple[Arrays, dict[str, str]] | None:
     """Return the example and by which runs it was restored, None if there is none yet."""
     if not path.exists():
         return None
-    try:
-        with open_tensors(path) as file:
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-            facts = json.loads((file.metadata() or {}).get(FACTS_KEY, "{}"))
-            verify_checksum(facts, arrays, always=True)
-        return arrays, dict(facts.get("chosen", {}))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise _damaged(path, error) from error
-
-
-def _damaged(path: Path, error: Exception) -> InputError:
-    return InputError(f"{path} cannot be read ({printable(error)}); remove it and make it again")
+    with readable(path, REMEDY):
+        arrays, facts = load_tensors(path)
+        return arrays, dict(facts["chosen"])

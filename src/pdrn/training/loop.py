@@ -33,7 +33,7 @@ from pdrn.training.data import Array, DevelopmentData, Examples, TrainingData
 from pdrn.training.distributed import ALONE, Processes
 from pdrn.training.losses import RESOLUTIONS, spectral_distance
 from pdrn.training.machine import MatrixProducts, fastest_threads, repeatable
-from pdrn.training.runs import Entry, Run, Tensors, code_version, processes_of, run_for, runs_on
+from pdrn.training.runs import Entry, Run, Tensors, code_version, run_for, runs_in
 
 
 class Watcher:
@@ -375,13 +375,15 @@ def begun_or_going_on(
     record = run.record()
     if record is None:
         return _begun(run, config, corpus, data, threads, processes)
-    if processes_of(record) != processes.count:
+    if record["processes"] != processes.count:
         raise InputError(
-            f"{run.folder} was begun by {processes_of(record)} processes, not {processes.count}, and is only "
+            f"{run.folder} was begun by {record['processes']} processes, not {processes.count}, and is only "
             "exact with as many; start that number, or remove the folder to begin again"
         )
     if threads not in (0, record["threads"]):
         note(f"threads: {record['threads']}, with which this run began, and not {threads}")
+    if record["code"] != (code := code_version()):
+        note(f"this run began with version {record['code']}, and resumes with {code}")
     return record
 
 
@@ -397,10 +399,12 @@ def shorter_run(
     if config.optimiser.schedule != "constant" or budget.patience:
         return None
     found: dict[int, Run] = {}
-    for run in runs_on(corpus_sha256, out):
+    for run in runs_in(out):
         theirs, record, log = run.config(), run.record() or {}, run.log()
+        if record["corpus_sha256"] != corpus_sha256 or not run.has_state:
+            continue
         is_alike = replace(theirs, budget=budget) == config and not theirs.budget.patience
-        is_alike &= threads in (0, record["threads"]) and processes == processes_of(record)
+        is_alike &= threads in (0, record["threads"]) and processes == record["processes"]
         if not (is_alike and run.is_done and log):
             continue
         steps, steps_per_epoch = log[-1]["step"], record["steps_per_epoch"]
@@ -419,8 +423,7 @@ def _begun(
     record = {
         "name": run.name,
         "config": encode(config),
-        "code": theirs.get("code") or code_version(),
-        "later_code": theirs.get("later_code", []),
+        "code": code_version(),
         "corpus": corpus.folder.resolve().name,
         "corpus_sha256": corpus.checksum,
         "sample_rate_hz": corpus.signal_rate_hz,
@@ -434,8 +437,8 @@ def _begun(
     with repeatable(threads):
         record["total_steps"] = _total_steps(config, data)
     if shorter:
-        record["goes_on_from"] = {"run": shorter.name}
-    run.begin(record, shorter)
+        record["resumed_from"] = shorter.name
+    run.create(record, shorter)
     return record
 
 
@@ -524,9 +527,9 @@ def train(
         if not is_alike:
             raise InputError("it has another configuration, corpus or version of pdrn than the first process")
         run = run_for(config, corpus.checksum, out)
-        if run.is_published:
+        if run.is_done and not run.best_path.exists():
             raise InputError(
-                f"{run.folder} has the figures of this run without its networks; choose another folder"
+                f"{run.folder} has the log of this run without its networks; choose another folder"
             )
     if processes.shared(run.is_done):
         return run
@@ -547,7 +550,6 @@ def train(
         with repeatable(record["threads"]):
             with processes.together():
                 training = _Training(run, config, record, data, dev, processes)
-                training.note_version(watcher)
             training.take_from_first()
             training.go(watcher, seconds_between_states)
     return run
@@ -575,7 +577,7 @@ class _Training:
             tensors, facts = found
             self.learner.restore(tensors, facts["step"])
             self.epoch, self.seconds, self.best = facts["epoch"], facts["seconds"], Best(**facts["best"])
-        self.run.forget_after(self.epoch)
+        self.run.truncate_log(self.epoch)
 
     def take_from_first(self) -> None:
         """Let all processes stand where the first does, which read the state."""
@@ -587,16 +589,6 @@ class _Training:
         patience = self.config.budget.patience
         tired = patience > 0 and self.epoch - self.best.epoch >= patience
         return self.learner.step >= self.record["total_steps"] or tired
-
-    def note_version(self, watcher: Watcher) -> None:
-        """Say, and keep in the record, that the code is not what the run was at so far."""
-        later = self.record.setdefault("later_code", [])
-        before, now = [self.record, *later][-1]["code"], code_version()
-        if before != now:
-            watcher.note(f"epochs until {self.epoch} were trained by version {before}, those after by {now}")
-            later.append({"code": now, "after_epoch": self.epoch})
-            if self.processes.is_first:
-                self.run.note(self.record)
 
     def go(self, watcher: Watcher, seconds_between_states: float) -> None:
         watcher.begin(self.run, self.record, self.epoch + 1)
@@ -615,7 +607,7 @@ class _Training:
                 self._write_state()
                 written = time.monotonic()
         if self.processes.is_first:
-            self.run.save_network("last", self.learner.network(), self._provenance(self.epoch))
+            self.run.finish(self.learner.network(), self._provenance(self.epoch))
 
     def _learn_epoch(self, watcher: Watcher) -> Entry:
         begin, rows, floors = time.perf_counter(), 0, []

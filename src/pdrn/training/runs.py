@@ -1,13 +1,14 @@
-"""Run folders: what a training run is, where it stands, and what came of it.
+"""Run folders: configuration, log, checkpoint and networks of one training run.
 
-    run.json            configuration, version of the code, corpus, seed, threads, processes, length
+    run.json            configuration, code version, corpus checksum, seed, threads, processes, steps
     log.jsonl           one line per epoch
-    state.safetensors   everything that is needed to go on
-    best.safetensors    the network with the smallest development error so far
-    last.safetensors    the network at the end; a run that has it is done
+    state.safetensors   the checkpoint to resume from
+    best.safetensors    the network with the smallest development error
+    last.safetensors    the network after the last epoch
 
-Every file but the log is written whole or not at all. Of a run that is done, record and log alone can be
-published.
+A run is done when its record holds the length and the checksum of its log. Its record and log can be copied
+without its networks: they are all that tables and curves need. Every file but the log is written atomically,
+and every file has a checksum.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import numpy as np
 import safetensors.numpy
 
 import pdrn
-from pdrn.errors import InputError, printable
+from pdrn.errors import InputError, StorageError, printable, system_reason
 from pdrn.nets import Network
 from pdrn.nets import files as network_files
 from pdrn.nets.files import Provenance
@@ -36,7 +37,7 @@ from pdrn.storage import atomic_write, content_sha256, exclusive_lock, open_tens
 from pdrn.training.config import Config, from_complete_table, run_name
 
 Entry = dict[str, Any]
-"""One line of a log."""
+"""One line of a log: what was measured after an epoch."""
 
 LOGGED = (
     "step",
@@ -48,259 +49,181 @@ LOGGED = (
     "training_seconds",
     "floor_fraction",
 )
-"""What a line of a log cannot be without, besides its epoch."""
+"""The numbers that every line of a log has, besides its epoch."""
 
-
-@dataclass(frozen=True)
-class Log:
-    """A log; its file need not exist yet."""
-
-    path: Path
-
-    @property
-    def size_bytes(self) -> int:
-        """How long it is; 0 where there is none."""
-        return self.path.stat().st_size if self.path.exists() else 0
-
-    def entries(self) -> list[Entry]:
-        """Return the epochs that it has; a line that was cut off or damaged ends it."""
-        return [entry for entry in takewhile(bool, map(_entry, self._lines())) if entry]
-
-    def append(self, entry: Entry) -> None:
-        """Add an epoch."""
-        with open(self.path, "a", encoding="utf-8") as stream:
-            stream.write(json.dumps(entry) + "\n")
-
-    def replace(self, entries: list[Entry]) -> None:
-        """Have these epochs, and no others."""
-        with atomic_write(self.path, overwrite=True) as stream:
-            stream.write("".join(json.dumps(entry) + "\n" for entry in entries).encode())
-
-    def sync(self) -> None:
-        """Have the disk hold all of it."""
-        with open(self.path, "ab") as stream:
-            os.fsync(stream.fileno())
-
-    def sha256(self, epochs: int) -> str:
-        """Return a checksum of so many epochs."""
-        return hashlib.sha256(b"".join(self._lines()[:epochs])).hexdigest()
-
-    def _lines(self) -> list[bytes]:
-        return self.path.read_bytes().splitlines(keepends=True) if self.path.exists() else []
-
-
-def has_all(entries: list[Entry], epochs: int) -> bool:
-    """Tell whether entries are those of so many epochs, from the first to the last."""
-    return [entry["epoch"] for entry in entries] == list(range(1, epochs + 1))
-
-
-def _entry(line: bytes) -> Entry | None:
-    """Return a line of a log, or None if it is damaged."""
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    is_whole = (
-        isinstance(entry, dict)
-        and type(entry.get("epoch")) is int
-        and all(isinstance(entry.get(name), int | float) for name in LOGGED)
-    )
-    return entry if is_whole else None
-
-
-Tensors = dict[str, np.ndarray[Any, Any]]
-STATE_KEY = "pdrn training"
-
-PUBLISHED = "published"
-"""Where a record says that networks were left out, and how long the log is."""
-
-NOTED = (
+RECORDED = (
+    "name",
     "code",
     "corpus",
     "corpus_sha256",
     "files_too_short",
     "parameters",
+    "processes",
     "sample_rate_hz",
     "steps_per_epoch",
     "threads",
     "total_steps",
 )
-"""What a record cannot be without."""
+"""The fields that every record has, besides its configuration."""
+
+Tensors = dict[str, np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder; it need not exist yet."""
+    """A run folder, which need not exist yet."""
 
     folder: Path
 
     @property
     def best_path(self) -> Path:
-        """Where the best network is."""
+        """The file of the best network."""
         return self.folder / "best.safetensors"
 
     @property
     def name(self) -> str:
-        """What the run was called when it began, wherever its folder went since."""
+        """The hash that names the run, even if its folder was renamed."""
         return str((self.record() or {}).get("name", self.folder.name))
 
     @property
     def is_done(self) -> bool:
-        """Whether training came to its end."""
-        return (self.folder / "last.safetensors").is_file()
+        """Whether training has ended."""
+        return "finished" in (self.record() or {})
 
     @property
-    def is_published(self) -> bool:
-        """Whether this is what another folder published of a run: its figures, but no networks."""
-        return PUBLISHED in (self.record() or {})
-
-    @property
-    def has_figures(self) -> bool:
-        """Whether all that a table says of a run is here."""
-        return self.is_done or self.is_published
+    def has_state(self) -> bool:
+        """Whether there is a checkpoint."""
+        return (self.folder / "state.safetensors").is_file()
 
     def record(self) -> dict[str, Any] | None:
-        """Return what was noted when the run began, or None if it did not."""
-        try:
-            contents = (self.folder / "run.json").read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        try:
-            record = json.loads(contents)
-            from_complete_table(record["config"])
-            if missing := [name for name in NOTED if name not in record]:
+        """Return the contents of run.json, or None if the run has not begun."""
+        path = self.folder / "run.json"
+        with readable(path, f"remove {self.folder} to train it again"):
+            try:
+                record = load_json(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            if missing := [name for name in RECORDED if name not in record]:
                 raise InputError(f"{missing[0]} is missing")
-            if PUBLISHED in record:
-                _published(record)
-            verify_checksum(record)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise InputError(
-                f"{self.folder / 'run.json'} cannot be read ({printable(error)}); "
-                "remove that folder to start again"
-            ) from error
-        return dict(record)
+            from_complete_table(record.get("config", {}))
+            if "finished" in record:
+                _log_end(record)
+        return record
 
     def config(self) -> Config:
-        """Return the configuration of a run that began."""
+        """Return the configuration of a run that has begun."""
         return from_complete_table((self.record() or {})["config"])
 
-    def begin(self, record: dict[str, Any], going_on_from: Run | None = None) -> None:
-        """Note what the run is, after it took over where another stands, to go on from there.
+    def create(self, record: dict[str, Any], resume_from: Run | None = None) -> None:
+        """Create the folder, with the log and the checkpoint of another run to resume from.
 
-        The record is written last: a process that is killed here begins again.
+        The record is written last: a process that is killed before starts afresh.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         for name in ("log.jsonl", "best.safetensors", "state.safetensors"):
             (self.folder / name).unlink(missing_ok=True)
-            if going_on_from and (going_on_from.folder / name).exists():
-                shutil.copyfile(going_on_from.folder / name, self.folder / name)
-        self.note(record)
+            if resume_from and (resume_from.folder / name).exists():
+                shutil.copyfile(resume_from.folder / name, self.folder / name)
+        self.save_record(record)
 
-    def note(self, record: dict[str, Any]) -> None:
-        """Write what the run is."""
-        record["sha256"] = content_sha256(record)
-        with atomic_write(self.folder / "run.json", overwrite=True) as stream:
-            stream.write(json.dumps(record, indent=1).encode())
+    def save_record(self, record: dict[str, Any]) -> None:
+        """Write run.json."""
+        save_json(self.folder / "run.json", record)
+
+    def finish(self, network: Network, provenance: Provenance) -> None:
+        """Write the last network, and record that training has ended."""
+        self.save_network("last", network, provenance)
+        epochs = len(self.log())
+        finished = {"epochs": epochs, "log_sha256": self._log_sha256(epochs)}
+        self.save_record((self.record() or {}) | {"finished": finished})
 
     @property
-    def _log(self) -> Log:
-        return Log(self.folder / "log.jsonl")
+    def log_path(self) -> Path:
+        """The file of the log."""
+        return self.folder / "log.jsonl"
 
     @property
     def log_bytes(self) -> int:
-        """How long the log is; 0 where there is none."""
-        return self._log.size_bytes
+        """The size of the log, which grows with every epoch."""
+        return self.log_path.stat().st_size if self.log_path.exists() else 0
 
     def log(self) -> list[Entry]:
-        """Return the epochs that the log has; a line that was cut off or damaged ends it."""
-        return self._log.entries()
+        """Return the epochs in the log, up to the first line that is incomplete or damaged."""
+        return [entry for entry in takewhile(bool, map(_entry, self._log_lines())) if entry]
 
-    def whole_log(self) -> list[Entry]:
-        """Return the log of a run that is done or published, refusing one that lacks epochs."""
+    def complete_log(self) -> list[Entry]:
+        """Return the log of a run that is done, verified."""
         entries = self.log()
-        epochs, sha256 = self._end()
-        if not has_all(entries, epochs):
+        epochs, sha256 = _log_end(self.record() or {})
+        if not _has_epochs(entries, epochs):
             raise InputError(
                 f"the log of {self.folder} has {len(entries)} of {epochs} epochs; "
                 "remove that folder to train it again"
             )
-        if sha256 not in ("", self._log.sha256(epochs)):
+        if sha256 != self._log_sha256(epochs):
             raise InputError(
                 f"some bits of the log of {self.folder} have changed; remove that folder to train it again"
             )
         return entries
 
-    def _end(self) -> tuple[int, str]:
-        """Return how many epochs there were in the end, and the checksum of their log if that was noted."""
-        if self.is_published:
-            return _published(self.record() or {})
-        last = network_files.describe(self.folder / "last.safetensors")[1]
-        state, facts = self.folder / "state.safetensors", {}
-        if state.exists():
-            with open_tensors(state) as file:
-                facts = json.loads((file.metadata() or {}).get(STATE_KEY, "{}"))
-        return last.training["epoch"], facts.get("log_sha256", "")
-
-    def publish(self, folder: Path) -> None:
-        """Write the figures of a run that is done to another folder, without its networks."""
-        entries, copy = self.whole_log(), Run(folder)
-        if copy.record() is not None and not copy.is_published:
-            raise InputError(f"{folder} is a run of its own; choose another place to publish at")
-        folder.mkdir(parents=True, exist_ok=True)
-        copy._log.replace(entries)
-        published = {"epochs": len(entries), "log_sha256": copy._log.sha256(len(entries))}
-        copy.note((self.record() or {}) | {PUBLISHED: published})
-
-    def forget_after(self, epoch: int) -> None:
-        """Cut the log off after an epoch, refusing one that does not have all epochs until then."""
-        kept = [entry for entry in self.log() if entry["epoch"] <= epoch]
-        if not has_all(kept, epoch):
-            raise InputError(
-                f"{self.folder} has a state after epoch {epoch}, but a log of {len(kept)} epochs; "
-                "remove state.safetensors there to start this run again"
-            )
-        self._log.replace(kept)
-
     def append(self, entry: Entry) -> None:
         """Add an epoch to the log."""
-        self._log.append(entry)
+        with open(self.log_path, "a", encoding="utf-8") as stream:
+            stream.write(json.dumps(entry) + "\n")
+
+    def truncate_log(self, epochs: int) -> None:
+        """Cut the log to this number of epochs, refusing a shorter one."""
+        kept = self.log()[:epochs]
+        if not _has_epochs(kept, epochs):
+            raise InputError(
+                f"{self.folder} has a checkpoint after epoch {epochs}, but a log of {len(kept)} epochs; "
+                "remove state.safetensors there to start this run again"
+            )
+        with atomic_write(self.log_path, overwrite=True) as stream:
+            stream.write("".join(json.dumps(entry) + "\n" for entry in kept).encode())
+
+    def _log_lines(self) -> list[bytes]:
+        if not self.log_path.exists():
+            return []
+        with readable(self.log_path, f"remove {self.folder} to train it again"):
+            return self.log_path.read_bytes().splitlines(keepends=True)
+
+    def _log_sha256(self, epochs: int) -> str:
+        return hashlib.sha256(b"".join(self._log_lines()[:epochs])).hexdigest()
+
+    def copy_log(self, folder: Path) -> None:
+        """Copy record and log, without the networks, to another folder."""
+        self.complete_log()
+        if Run(folder).has_state or Run(folder).best_path.exists():
+            raise InputError(f"{folder} has networks; choose another folder for the logs")
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("log.jsonl", "run.json"):
+            with atomic_write(folder / name, overwrite=True) as stream:
+                stream.write((self.folder / name).read_bytes())
 
     def save_state(self, tensors: Tensors, facts: dict[str, Any]) -> None:
-        """Write where training stands; what stood there before is replaced at once."""
-        self._log.sync()  # it is never behind the state
-        facts = {"run": self.name, "log_sha256": self._log.sha256(facts["epoch"])} | facts
-        facts["sha256"] = content_sha256(facts, tensors)
-        contents = safetensors.numpy.save(tensors, {STATE_KEY: json.dumps(facts)})
-        with atomic_write(self.folder / "state.safetensors", overwrite=True) as stream:
-            stream.write(contents)
+        """Write the checkpoint, which replaces the one before atomically."""
+        with open(self.log_path, "ab") as stream:
+            os.fsync(stream.fileno())  # the log is never behind the checkpoint
+        facts = {"run": self.name, "log_sha256": self._log_sha256(facts["epoch"])} | facts
+        save_tensors(self.folder / "state.safetensors", tensors, facts)
 
-    def load_state(self, wanted: dict[str, tuple[int, ...]]) -> tuple[Tensors, dict[str, Any]] | None:
-        """Return where training stands, or None if nothing is there; refuse what is of another run."""
-        path = self.folder / "state.safetensors"
-        if not path.exists():
+    def load_state(self, shapes: dict[str, tuple[int, ...]]) -> tuple[Tensors, dict[str, Any]] | None:
+        """Return the checkpoint, or None if there is none; refuse that of another run or network."""
+        path, remedy = self.folder / "state.safetensors", "remove it to start this run again"
+        if not self.has_state:
             return None
-        try:
-            with open_tensors(path) as file:
-                facts = json.loads((file.metadata() or {})[STATE_KEY])
-                parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-                if {part.get_dtype() for part in parts.values()} - {"F32"}:
-                    raise InputError("its numbers are of another type")
-                tensors = {name: file.get_tensor(name) for name in parts}
-                if missing := [name for name in ("step", "epoch", "seconds", "best") if name not in facts]:
-                    raise InputError(f"{missing[0]} is missing")
-                verify_checksum(facts, tensors)
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise InputError(
-                f"{path} is no training state ({printable(error)}); remove it to start this run again"
-            ) from error
-        if {name: part.shape for name, part in tensors.items()} != wanted:
-            raise InputError(f"{path} is of another network; remove it to start this run again")
-        begun_as = ((self.record() or {}).get("goes_on_from") or {}).get("run")
-        # States from before they were named have no name; after a shorter run they may still have its name.
-        if (name := facts.get("run")) not in (None, self.name, begun_as):
-            raise InputError(f"{path} is of the run {name}; remove it to start this run again")
-        log_sha256 = self._log.sha256(facts["epoch"])
-        if len(self.log()) >= facts["epoch"] and facts.get("log_sha256", log_sha256) != log_sha256:
+        with readable(path, remedy):
+            tensors, facts = load_tensors(path)
+            wanted = ("run", "log_sha256", "step", "epoch", "seconds", "best")
+            if missing := [name for name in wanted if name not in facts]:
+                raise InputError(f"{missing[0]} is missing")
+        if {name: part.shape for name, part in tensors.items()} != shapes:
+            raise InputError(f"{path} is of another network; {remedy}")
+        # A run that resumed another still has the checkpoint of that one until it writes its own.
+        if facts["run"] not in (self.name, (self.record() or {}).get("resumed_from")):
+            raise InputError(f"{path} is of the run {facts['run']}; {remedy}")
+        if len(self.log()) >= facts["epoch"] and facts["log_sha256"] != self._log_sha256(facts["epoch"]):
             raise InputError(
                 f"some bits of the log of {self.folder} have changed; "
                 "remove state.safetensors there to start this run again"
@@ -312,9 +235,9 @@ class Run:
         network_files.save(self.folder / f"{name}.safetensors", network, provenance, overwrite=True)
 
     def best(self) -> Network:
-        """Return the best network, refusing a file of another architecture."""
+        """Return the best network, refusing one of another architecture."""
         if not self.best_path.exists():
-            raise InputError(f"{self.best_path} is not there; remove that folder to train it again")
+            raise InputError(f"{self.best_path} is missing; remove that folder to train it again")
         network, _ = network_files.load(self.best_path)
         if network.architecture != self.config().architecture:
             raise InputError(f"{self.best_path} is of another architecture than its run; remove that folder")
@@ -322,45 +245,49 @@ class Run:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes out; a killed process lets go by itself."""
+        """Keep other processes out; the lock of a killed process is released."""
         with exclusive_lock(
             self.folder / ".lock", f"another process is training in {self.folder}; wait for it"
         ):
-            for left in self.folder.glob(".*.part"):  # by a process that was killed while it replaced a file
+            for left in self.folder.glob(".*.part"):  # of a process that was killed while it replaced a file
                 left.unlink(missing_ok=True)
             yield
 
 
-def _published(record: dict[str, Any]) -> tuple[int, str]:
-    """Return how many epochs the log of a published run has, and its checksum."""
-    return int(record[PUBLISHED]["epochs"]), str(record[PUBLISHED]["log_sha256"])
+def _entry(line: bytes) -> Entry | None:
+    """Return a line of a log, or None if it is damaged."""
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    is_complete = (
+        isinstance(entry, dict)
+        and type(entry.get("epoch")) is int
+        and all(isinstance(entry.get(name), int | float) for name in LOGGED)
+    )
+    return entry if is_complete else None
+
+
+def _has_epochs(entries: list[Entry], epochs: int) -> bool:
+    return [entry["epoch"] for entry in entries] == list(range(1, epochs + 1))
+
+
+def _log_end(record: dict[str, Any]) -> tuple[int, str]:
+    """Return the number of epochs and the checksum that the log of a run that is done has."""
+    finished = record["finished"]
+    if not isinstance(finished, dict) or type(finished.get("epochs")) is not int:
+        raise InputError("finished does not hold the number of epochs")
+    return finished["epochs"], str(finished.get("log_sha256"))
 
 
 def runs_in(folder: str | os.PathLike[str]) -> list[Run]:
-    """Return the runs that began in a folder, in the order of their names."""
+    """Return the runs in a folder, sorted by folder name."""
     return [Run(path.parent) for path in sorted(Path(folder).glob("*/run.json"))]
 
 
 def run_for(config: Config, corpus_sha256: str, out: str | os.PathLike[str]) -> Run:
-    """Return the run of a configuration on a corpus, whether it began or not.
-
-    One that began before a field was added, and so has another name, is found by what it records.
-    """
-    named = Run(Path(out) / run_name(config, corpus_sha256))
-    if (named.folder / "run.json").exists():
-        return named
-    alike = (run for run in runs_on(corpus_sha256, out) if run.config() == config)
-    return next(alike, named)
-
-
-def runs_on(corpus_sha256: str, out: str | os.PathLike[str]) -> Iterator[Run]:
-    """Yield the runs that began in a folder with a corpus."""
-    return (run for run in runs_in(out) if (run.record() or {})["corpus_sha256"] == corpus_sha256)
-
-
-def processes_of(record: dict[str, Any]) -> int:
-    """Return how many processes train a run; records from before there could be several do not say."""
-    return int(record.get("processes", 1))
+    """Return the run of a configuration on a corpus, whether it has begun or not."""
+    return Run(Path(out) / run_name(config, corpus_sha256))
 
 
 def code_version() -> str:
@@ -370,3 +297,55 @@ def code_version() -> str:
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
     return f"{version('pdrn')}+{digest.hexdigest()[:12]}"
+
+
+# Files with checksums, for runs and for what is measured about them.
+
+FACTS_KEY = "facts"
+
+
+def save_json(path: Path, table: dict[str, Any]) -> None:
+    """Write a table as JSON with its checksum, atomically."""
+    table = json.loads(json.dumps(table))  # so that the checksum is that of the table as it is read
+    with atomic_write(path, overwrite=True) as stream:
+        stream.write(json.dumps(table | {"sha256": content_sha256(table)}, indent=1).encode())
+
+
+def load_json(path: Path) -> dict[str, Any]:
+    """Read a table, and verify its checksum."""
+    table = json.loads(path.read_bytes())
+    if not isinstance(table, dict):
+        raise InputError("it is no table")
+    verify_checksum(table, always=True)
+    return table
+
+
+def save_tensors(path: Path, tensors: Tensors, facts: dict[str, Any]) -> None:
+    """Write tensors with facts about them and a checksum of both, atomically."""
+    facts = facts | {"sha256": content_sha256(facts, tensors)}
+    with atomic_write(path, overwrite=True) as stream:
+        stream.write(safetensors.numpy.save(tensors, {FACTS_KEY: json.dumps(facts)}))
+
+
+def load_tensors(path: Path) -> tuple[Tensors, dict[str, Any]]:
+    """Read tensors and facts, and verify their checksum."""
+    with open_tensors(path) as file:
+        facts = json.loads((file.metadata() or {}).get(FACTS_KEY, "{}"))
+        if {file.get_slice(name).get_dtype() for name in file.keys()} - {"F32"}:  # noqa: SIM118 (no mapping)
+            raise InputError("its numbers are of another type")
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        verify_checksum(facts, tensors, always=True)
+    return tensors, facts
+
+
+@contextmanager
+def readable(path: Path, remedy: str) -> Iterator[None]:
+    """Turn errors of reading a file into one that names the file and the remedy."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {system_reason(error)}; {remedy}") from error
+    except (ValueError, TypeError, RecursionError) as error:  # of JSON too, with NumPy's for impossible types
+        raise InputError(f"{path} is damaged ({printable(error)}); {remedy}") from error

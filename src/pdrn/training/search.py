@@ -221,7 +221,7 @@ class Search:
         except Diverged as end:
             study.tell(trial, state=TrialState.FAIL)
             return Tried(*tried, reason=end.fact)
-        smallest = min(float(entry["dev_ratio"]) for entry in run.whole_log())
+        smallest = min(float(entry["dev_ratio"]) for entry in run.complete_log())
         study.tell(trial, smallest)
         return Tried(*tried, smallest)
 
