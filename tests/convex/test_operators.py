@@ -1,7 +1,6 @@
 """Laws of the operators: each holds for every operator and any batch of vectors."""
 
 import time
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -105,7 +104,6 @@ def test_arguments_survive_and_results_are_independent_of_them(K):
         result = operation(argument)
         assert np.array_equal(argument, before)
         assert not np.shares_memory(result, argument)
-        assert np.allclose(operation(before, overwrite=True), result)
 
 
 @given(st.integers(1, 200), st.integers(1, 40), st.integers(1, 40), st.integers(0, 9), seeds)
@@ -195,21 +193,20 @@ def test_vectors_of_the_wrong_length_are_refused(K):
         K.adjoint(np.ones((2, m + 1)))
 
 
-@dataclass(frozen=True, eq=False)
 class Views(Operator):
     """Samples in another order, or some of them: what NumPy does without a copy."""
 
-    size: int
-    how: slice
+    def __init__(self, size, how):
+        self.size, self.how = size, how
 
     @property
     def shape(self):
         return len(range(self.size)[self.how]), self.size
 
-    def _apply(self, x, overwrite):
+    def apply(self, x):
         return x[..., self.how]
 
-    def _adjoint(self, y, overwrite):
+    def adjoint(self, y):
         if self.shape[0] == self.size:
             return y[..., self.how]
         x = np.zeros((*y.shape[:-1], self.size), y.dtype)
@@ -234,12 +231,11 @@ def test_operators_may_return_views(how, algorithm):
 
 
 def test_what_cannot_be_written_to_is_copied():
-    @dataclass(frozen=True, eq=False)
     class Repeated(Views):
-        def _apply(self, x, overwrite):
+        def apply(self, x):
             return np.broadcast_to(x[..., :1], x.shape)
 
-    result = Repeated(4, slice(None)).apply(np.ones(4), overwrite=True)
+    result = (1 * Repeated(4, slice(None))).apply(np.ones(4))
     result += 1
     np.testing.assert_array_equal(result, [2, 2, 2, 2])
 

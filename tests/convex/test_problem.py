@@ -15,7 +15,6 @@ from pdrn.convex import (
     Box,
     ChambollePock,
     Dense,
-    Functional,
     GaborFrame,
     GroupL21,
     Identity,
@@ -270,6 +269,7 @@ def test_magnitudes_of_a_frame_can_be_made_sparse_instead_of_coefficients():
         (lambda: Problem(L1(), Zero(), DCT(3), np.zeros(3), weight=[1.0]), "weight"),
         (lambda: Problem(L1(), Zero(), DCT(3), np.zeros(3), coercivity=-1.0), "coercivity"),
         (lambda: Problem(L1(), Zero(), np.eye(3), np.zeros(3)), "Dense"),
+        (lambda: Problem(np.ones(3), Zero(), DCT(3), np.zeros(3)), "Functional"),
         (lambda: Problem(L1(), Zero(), DCT(3), np.zeros(3, np.float16)), "float64"),
         (lambda: Problem(L1(np.ones(3)), Zero(), DCT(3), np.zeros(3, np.float32)), "float64"),
         (lambda: Problem(L1(np.ones(3)), Zero(), DCT(3), torch.zeros(3).double()), "float64"),
@@ -279,24 +279,6 @@ def test_magnitudes_of_a_frame_can_be_made_sparse_instead_of_coefficients():
 def test_nonsense_is_refused_before_any_work(make, reason):
     with pytest.raises(ValueError, match=reason):
         make()
-
-
-def test_a_functional_whose_arrays_cannot_be_found_is_refused():
-    class Huber(Functional):
-        def __init__(self, width):
-            object.__setattr__(self, "width", width)
-
-        def value(self, x):
-            return x.sum(-1)
-
-        def conjugate(self, y):
-            return y.sum(-1)
-
-        def _prox(self, x, step):
-            return x
-
-    with pytest.raises(ValueError, match="Huber"):
-        Problem(Huber(1.0), Zero(), Identity(4), np.zeros(4))
 
 
 def test_a_weight_may_be_an_array_of_no_dimensions():

@@ -275,10 +275,10 @@ class Picked(Operator):
     def shape(self):
         return len(self.index), self.size
 
-    def _apply(self, x, overwrite):
+    def apply(self, x):
         return self.weights * x[..., self.index]
 
-    def _adjoint(self, y, overwrite):
+    def adjoint(self, y):
         full = y.new_zeros if torch.is_tensor(y) else np.zeros
         x = full((*y.shape[:-1], self.size))
         x[..., self.index] = self.weights * y

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from pdrn.errors import InputError
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-
-Value = TypeVar("Value", bound="DataclassInstance")
+Value = TypeVar("Value")
 
 Array: TypeAlias = Any
 """A NumPy array or a torch tensor; a function that takes one kind returns the same kind."""
@@ -46,23 +43,46 @@ def is_array(x: object) -> bool:
     return isinstance(x, np.ndarray) or is_tensor(x)
 
 
-def map_arrays(value: Value, function: Callable[[Array], Array]) -> Value:
-    """Return a copy of a dataclass with ``function`` applied to every array in it, at any depth.
+class ArrayHolder:
+    """The base of objects whose attributes hold arrays that ``map_arrays`` finds."""
 
-    Fields whose metadata say ``shared`` stay as they are. The copy is not checked again as a new one would
-    be: rows of what is valid are valid, and so are other types and shapes of it.
+
+def map_arrays(value: Value, function: Callable[[Array], Array]) -> Value:
+    """Return a copy of an object with ``function`` applied to every array in it, at any depth.
+
+    Arrays are found in the attributes of dataclasses, functionals and operators, and in lists, tuples and
+    dictionaries. Dataclass fields whose metadata say ``shared`` stay as they are, and so does what a cached
+    property holds: the copy computes it again. The copy is not validated: its arrays are rows of valid ones,
+    or of another type.
     """
-    mapped = object.__new__(type(value))
-    for field in dataclasses.fields(value):
-        part = getattr(value, field.name)
-        if field.metadata.get("shared"):
-            pass
-        elif is_array(part):
-            part = function(part)
-        elif dataclasses.is_dataclass(part) and not isinstance(part, type):
-            part = map_arrays(part, function)
-        set_field(mapped, field.name, part)
+    kind, fields = type(value), dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
+    shared = {field.name for field in fields if field.metadata.get("shared")}
+    names = dict.fromkeys([field.name for field in fields] + list(getattr(value, "__dict__", ())))
+    mapped = object.__new__(kind)
+    for name in names:
+        if not isinstance(getattr(kind, name, None), cached_property):
+            part = getattr(value, name)
+            set_field(mapped, name, part if name in shared else _map_part(part, function))
     return mapped
+
+
+def _map_part(part: Any, function: Callable[[Array], Array]) -> Any:
+    if is_array(part):
+        return function(part)
+    if type(part) in (list, tuple):
+        return type(part)(_map_part(each, function) for each in part)
+    if type(part) is dict:
+        return {key: _map_part(each, function) for key, each in part.items()}
+    if isinstance(part, ArrayHolder) or (dataclasses.is_dataclass(part) and not isinstance(part, type)):
+        return map_arrays(part, function)
+    return part
+
+
+def refuse_overrides(kind: type, names: Iterable[str], base: str) -> None:
+    """Raise TypeError where a class overrides public methods of a built-in one, which its hooks bypass."""
+    for name in names:
+        if name in vars(kind):
+            raise TypeError(f"{kind.__name__} overrides {name} of a built-in class; derive it from {base}")
 
 
 def namespace(x: Array) -> Any:
@@ -192,3 +212,40 @@ def require_finite(x: Array, name: str) -> None:
     xp = namespace(x)
     if not all_true(xp.isfinite(x)):
         raise InputError(f"{name} holds NaN or infinite entries; remove them first")
+
+
+def require_vectors(x: Array, length: int | None = None) -> None:
+    """Raise InputError unless x is an array of floats with vectors, of this length, along the last axis."""
+    if not is_real(x) or x.ndim == 0 or length not in (None, x.shape[-1]):
+        wanted = "vectors along the last axis" if length is None else f"vectors of length {length}"
+        got = f"{x.dtype} of shape {tuple(x.shape)}" if is_array(x) else type(x).__name__
+        raise InputError(f"need an array of float32 or float64 with {wanted}, got {got}")
+
+
+def require_fits(array: Array, shape: tuple[int, ...], like: Array, name: str) -> Array:
+    """Return an array, refusing one that does not broadcast to a shape or has another type than ``like``."""
+    padded = (1,) * (len(shape) - array.ndim) + tuple(array.shape)
+    if len(padded) != len(shape) or any(
+        have not in (1, want) for have, want in zip(padded, shape, strict=True)
+    ):
+        raise InputError(f"{name} holds an array of shape {tuple(array.shape)} that does not fit {shape}")
+    if array.dtype != like.dtype or is_tensor(array) != is_tensor(like):
+        raise InputError(
+            f"{name} holds an array of {array.dtype} beside one of {like.dtype}; convert one to the type of "
+            "the other"
+        )
+    return array
+
+
+def owned(x: Array, shape: tuple[int, ...], like: Array, name: str) -> Array:
+    """Return what a user's method computed in memory that may be overwritten, of the type of ``like``.
+
+    Tensors are never overwritten and are not copied.
+    """
+    if not is_array(x) or is_tensor(x) != is_tensor(like):
+        raise InputError(f"{name} must return an array as it takes, got a {type(x).__name__}")
+    try:
+        x = namespace(x).broadcast_to(x, shape)
+    except (ValueError, RuntimeError):
+        raise InputError(f"{name} must return shape {shape}, got {tuple(x.shape)}") from None
+    return convert(x, like) if is_tensor(x) else x.astype(like.dtype)

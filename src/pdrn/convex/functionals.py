@@ -11,8 +11,7 @@ norm it is the projection onto the ball of radius t of the dual norm.
 Vectors lie along the last axis, values come one per vector. A step t is a number, one number per vector
 (shape ``(..., 1)``), or, where the functional is a sum over coordinates, one per coordinate.
 
-``overwrite=True`` gives leave to destroy the argument, which saves memory traffic; without it the result of a
-prox never shares memory with the argument.
+To write a functional, derive from ``Functional`` and override its public methods.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from pdrn.convex.backend import (
     Array,
+    ArrayHolder,
     Step,
     all_true,
     convert,
@@ -36,30 +35,35 @@ from pdrn.convex.backend import (
     is_array,
     is_real,
     is_tensor,
+    map_arrays,
     namespace,
     norm,
     numbers,
+    owned,
     per_vector,
     positive,
+    refuse_overrides,
     require_finite,
+    require_fits,
     require_per_vector,
+    require_vectors,
     set_field,
+    subtracted_from,
 )
 from pdrn.errors import InputError
 
 
-def clip(x: Array, lower: Array, upper: Array, *, overwrite: bool = False) -> Array:
-    """Project x onto the box [lower, upper].
+def clip(x: Array, lower: Array, upper: Array, out: Array | None = None) -> Array:
+    """Project x onto the box [lower, upper] (3.5).
 
-    ``overwrite`` allows a NumPy array's memory to be reused for the result; tensors are never overwritten.
-    On a bound itself, the gradient of a tensor is 0 where bounds are numbers and 1 where they are tensors.
+    ``out`` takes the result as in NumPy; tensors ignore it. On a bound itself the gradient of a tensor is 0
+    where both bounds are numbers, and 1 where one is a tensor.
     """
     if is_tensor(x):
         if is_array(lower) or is_array(upper):
             return namespace(x).clamp(x, convert(lower, x), convert(upper, x))
         # The same as clamp with a gradient in one pass instead of four, zero on the bounds themselves.
         return namespace(x).nn.functional.hardtanh(x, lower, upper)
-    out: Any = x if overwrite else None
     if is_array(lower) or is_array(upper):
         # Two passes that NumPy vectorises: its clip is up to four times slower with array bounds.
         raised = np.maximum(x, lower, out=out)
@@ -104,17 +108,26 @@ def indicator(measure: Array, bound: Array, like: Array) -> Array:
     return xp.where(inside, xp.zeros_like(measure), xp.full_like(measure, float("inf")))
 
 
-def _checked(step: Step) -> Step:
-    # A tensor is a learned step: looking into it would break the graph that torch compiles.
-    return step if is_tensor(step) else positive(step, "step")
-
-
-@dataclass(frozen=True, eq=False)
-class Functional(ABC):
+class Functional(ArrayHolder, ABC):
     """A proper, convex, lower semicontinuous function of vectors along the last axis.
 
-    A subclass gives ``value``, ``conjugate``, one of ``_prox`` and ``_residual``, and the projections onto
-    the domains of F and F* where these are not the whole space.
+    A subclass overrides ``value`` and one of ``prox`` and ``residual``. It overrides ``conjugate`` as well if
+    solutions are to be certified, and ``project`` or ``project_dual`` if F or F* is infinite somewhere. Its
+    arrays are attributes whose leading axes are the batch: the solver takes the rows it works on.
+
+    Examples
+    --------
+    >>> class WeightedSquares(Functional):
+    ...     def __init__(self, weight):
+    ...         self.weight = weight
+    ...
+    ...     def value(self, x):
+    ...         return (self.weight * x**2).sum(-1) / 2
+    ...
+    ...     def prox(self, v, step):
+    ...         return v / (1 + step * self.weight)
+    >>> WeightedSquares(np.array([1.0, 3.0])).prox_conjugate(np.array([2.0, 2.0]), 1.0)
+    array([1. , 1.5])
     """
 
     __array_ufunc__ = None  # so that array * F is Scaled(F, array), not an array of functionals
@@ -123,30 +136,28 @@ class Functional(ABC):
     def value(self, x: Array) -> Array:
         """F(x), one number per vector; infinite outside the domain."""
 
-    @abstractmethod
     def conjugate(self, y: Array) -> Array:
         """F*(y), one number per vector; infinite outside the domain."""
+        raise InputError(
+            f"{type(self).__name__} has no conjugate, which certificates and tolerances need; override "
+            "conjugate(y), or solve for a number of iterations"
+        )
 
-    def prox(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
+    def prox(self, v: Array, step: Step) -> Array:
         """``prox_{step F}(v)``."""
-        return self._prox(v, _checked(step), overwrite)
+        if type(self).residual is Functional.residual:  # which would call this method again
+            raise InputError(
+                f"{type(self).__name__} has no prox; override prox(v, step) or residual(v, step)"
+            )
+        return v - self.residual(v, step)
 
-    def residual(self, v: Array, step: Step, *, overwrite: bool = False) -> Array:
+    def residual(self, v: Array, step: Step) -> Array:
         """``v - prox_{step F}(v)``."""
-        return self._residual(v, _checked(step), overwrite)
+        return v - self.prox(v, step)
 
-    def prox_conjugate(self, y: Array, step: Step, *, overwrite: bool = False) -> Array:
-        """``prox_{step F*}(y)``."""
-        return self._prox_conjugate(y, _checked(step), overwrite)
-
-    def _prox(self, v: Array, step: Step, overwrite: bool) -> Array:
-        return v - self._residual(v, step, False)
-
-    def _residual(self, v: Array, step: Step, overwrite: bool) -> Array:
-        return v - self._prox(v, step, False)
-
-    def _prox_conjugate(self, y: Array, step: Step, overwrite: bool) -> Array:
-        return step * self._residual(y / step, 1 / step, True)
+    def prox_conjugate(self, y: Array, step: Step) -> Array:
+        """``prox_{step F*}(y)``, by Moreau's identity."""
+        return step * self.residual(y / step, 1 / step)
 
     def project(self, x: Array) -> Array:
         """Return the nearest point at which F is finite."""
@@ -156,6 +167,18 @@ class Functional(ABC):
         """Return the nearest point at which F* is finite."""
         return y
 
+    # Solvers and networks call the following three: arguments are valid and may be overwritten, results are
+    # arrays of their own that may be overwritten too.
+
+    def _prox(self, v: Array, step: Step) -> Array:
+        return owned(self.prox(v, step), v.shape, v, f"{type(self).__name__}.prox")
+
+    def _residual(self, v: Array, step: Step) -> Array:
+        return owned(self.residual(v, step), v.shape, v, f"{type(self).__name__}.residual")
+
+    def _prox_conjugate(self, y: Array, step: Step) -> Array:
+        return owned(self.prox_conjugate(y, step), y.shape, y, f"{type(self).__name__}.prox_conjugate")
+
     def __rmul__(self, scale: Step) -> Scaled:
         return Scaled(self, scale)
 
@@ -164,8 +187,40 @@ class Functional(ABC):
         return Shifted(self, offset)
 
 
+class _BuiltIn(Functional):
+    """A functional that computes in place; a public call checks its arguments and copies the vectors."""
+
+    def __init_subclass__(cls) -> None:
+        refuse_overrides(cls, ("prox", "residual", "prox_conjugate"), "Functional")
+
+    def prox(self, v: Array, step: Step) -> Array:
+        return self._prox(*self._checked(v, step))
+
+    def residual(self, v: Array, step: Step) -> Array:
+        return self._residual(*self._checked(v, step))
+
+    def prox_conjugate(self, y: Array, step: Step) -> Array:
+        return self._prox_conjugate(*self._checked(y, step))
+
+    def _checked(self, v: Array, step: Step) -> tuple[Array, Step]:
+        require_vectors(v)
+        map_arrays(self, lambda array: require_fits(array, tuple(v.shape), v, type(self).__name__))
+        # A tensor is a learned step: looking into it would break the graph that torch compiles.
+        step = step if is_tensor(step) else positive(step, "step")
+        return copy(v), step
+
+    def _prox(self, v: Array, step: Step) -> Array:
+        return subtracted_from(self._residual(copy(v), step), v)
+
+    def _residual(self, v: Array, step: Step) -> Array:
+        return subtracted_from(self._prox(copy(v), step), v)
+
+    def _prox_conjugate(self, y: Array, step: Step) -> Array:
+        return step * self._residual(y / step, 1 / step)
+
+
 @dataclass(frozen=True, eq=False)
-class Scaled(Functional):
+class Scaled(_BuiltIn):
     """``a F(x)`` with a > 0, a number or one per vector (shape ``(..., 1)``)."""
 
     functional: Functional
@@ -181,11 +236,11 @@ class Scaled(Functional):
     def conjugate(self, y: Array) -> Array:
         return per_vector(self.scale) * self.functional.conjugate(y / self.scale)
 
-    def _prox(self, v: Array, step: Step, overwrite: bool) -> Array:
-        return self.functional._prox(v, self.scale * step, overwrite)
+    def _prox(self, v: Array, step: Step) -> Array:
+        return self.functional._prox(v, self.scale * step)
 
-    def _residual(self, v: Array, step: Step, overwrite: bool) -> Array:
-        return self.functional._residual(v, self.scale * step, overwrite)
+    def _residual(self, v: Array, step: Step) -> Array:
+        return self.functional._residual(v, self.scale * step)
 
     def project(self, x: Array) -> Array:
         return self.functional.project(x)
@@ -195,7 +250,7 @@ class Scaled(Functional):
 
 
 @dataclass(frozen=True, eq=False)
-class Shifted(Functional):
+class Shifted(_BuiltIn):
     """``F(x + b)``."""
 
     functional: Functional
@@ -212,11 +267,11 @@ class Shifted(Functional):
     def conjugate(self, y: Array) -> Array:
         return self.functional.conjugate(y) - (self.offset * y).sum(-1)
 
-    def _prox(self, v: Array, step: Step, overwrite: bool) -> Array:
-        return self.functional._prox(v + self.offset, step, True) - self.offset
+    def _prox(self, v: Array, step: Step) -> Array:
+        return self.functional._prox(v + self.offset, step) - self.offset
 
-    def _residual(self, v: Array, step: Step, overwrite: bool) -> Array:
-        return self.functional._residual(v + self.offset, step, True)
+    def _residual(self, v: Array, step: Step) -> Array:
+        return self.functional._residual(v + self.offset, step)
 
     def project(self, x: Array) -> Array:
         return self.functional.project(x + self.offset) - self.offset
@@ -226,7 +281,7 @@ class Shifted(Functional):
 
 
 @dataclass(frozen=True, eq=False)
-class Zero(Functional):
+class Zero(_BuiltIn):
     """``F(x) = 0``; its conjugate is the indicator of the origin."""
 
     def value(self, x: Array) -> Array:
@@ -235,15 +290,15 @@ class Zero(Functional):
     def conjugate(self, y: Array) -> Array:
         return indicator(abs(y).sum(-1), 0.0, y)
 
-    def _prox(self, v: Array, step: Step, overwrite: bool) -> Array:
-        return v if overwrite else copy(v)
+    def _prox(self, v: Array, step: Step) -> Array:
+        return v
 
     def project_dual(self, y: Array) -> Array:
         return namespace(y).zeros_like(y)
 
 
 @dataclass(frozen=True, eq=False)
-class SquaredL2(Functional):
+class SquaredL2(_BuiltIn):
     """``|x|_2^2 / 2``, its own conjugate."""
 
     def value(self, x: Array) -> Array:
@@ -252,12 +307,12 @@ class SquaredL2(Functional):
     def conjugate(self, y: Array) -> Array:
         return self.value(y)
 
-    def _prox(self, v: Array, step: Step, overwrite: bool) -> Array:
+    def _prox(self, v: Array, step: Step) -> Array:
         return v / (1 + step)
 
 
 @dataclass(frozen=True, eq=False)
-class L1(Functional):
+class L1(_BuiltIn):
     """``sum_i w_i |x_i|`` with weights w >= 0, a number or one per coordinate.
 
     Its residual is a clip: the hard tanh of a primal-dual network.
@@ -277,19 +332,19 @@ class L1(Functional):
         excess = namespace(y).clip(abs(y) - self.weight * (1 + INSIDE_ULPS * epsilon(y)), 0, None)
         return indicator(excess.sum(-1), 0.0, y)
 
-    def _residual(self, v: Array, step: Step, overwrite: bool) -> Array:
+    def _residual(self, v: Array, step: Step) -> Array:
         bound = self.weight * step
-        return clip(v, -bound, bound, overwrite=overwrite)
+        return clip(v, -bound, bound, out=v)
 
-    def _prox_conjugate(self, y: Array, step: Step, overwrite: bool) -> Array:
-        return clip(y, -self.weight, self.weight, overwrite=overwrite)
+    def _prox_conjugate(self, y: Array, step: Step) -> Array:
+        return clip(y, -self.weight, self.weight, out=y)
 
     def project_dual(self, y: Array) -> Array:
         return clip(y, -self.weight, self.weight)
 
 
 @dataclass(frozen=True, eq=False)
-class L2(Functional):
+class L2(_BuiltIn):
     """``|x|_2``, not squared."""
 
     def value(self, x: Array) -> Array:
@@ -298,7 +353,7 @@ class L2(Functional):
     def conjugate(self, y: Array) -> Array:
         return indicator(norm(y)[..., 0], 1.0, y)
 
-    def _residual(self, v: Array, step: Step, overwrite: bool) -> Array:
+    def _residual(self, v: Array, step: Step) -> Array:
         require_per_vector(step, "step")
         return project_l2_ball(v, step)
 
@@ -307,7 +362,7 @@ class L2(Functional):
 
 
 @dataclass(frozen=True, eq=False)
-class LInf(Functional):
+class LInf(_BuiltIn):
     """``max_i |x_i|``."""
 
     def value(self, x: Array) -> Array:
@@ -316,7 +371,7 @@ class LInf(Functional):
     def conjugate(self, y: Array) -> Array:
         return indicator(abs(y).sum(-1), 1.0, y)
 
-    def _residual(self, v: Array, step: Step, overwrite: bool) -> Array:
+    def _residual(self, v: Array, step: Step) -> Array:
         require_per_vector(step, "step")
         return project_l1_ball(v, step)
 
@@ -325,7 +380,7 @@ class LInf(Functional):
 
 
 @dataclass(frozen=True, eq=False)
-class GroupL21(Functional):
+class GroupL21(_BuiltIn):
     """``sum_g |x_g|_2`` over groups of ``size`` consecutive coordinates.
 
     With the cosine and the sine of one frequency as a group it measures magnitudes and is blind to phase.
@@ -349,13 +404,13 @@ class GroupL21(Functional):
     def conjugate(self, y: Array) -> Array:
         return indicator(namespace(y).amax(norm(self._groups(y))[..., 0], -1), 1.0, y)
 
-    def _residual(self, v: Array, step: Step, overwrite: bool) -> Array:
+    def _residual(self, v: Array, step: Step) -> Array:
         require_per_vector(step, "step")
         radius = step[..., None] if is_array(step) and step.ndim else step
         return project_l2_ball(self._groups(v), radius).reshape(v.shape)
 
     def project_dual(self, y: Array) -> Array:
-        return self._residual(y, 1.0, False)
+        return self._residual(copy(y), 1.0)
 
 
 def _l1(x: Array) -> Array:
@@ -384,7 +439,7 @@ _BALLS: dict[float, tuple[_Measure, _Measure, Callable[[Array, Step], Array]]] =
 
 
 @dataclass(frozen=True, eq=False)
-class Ball(Functional):
+class Ball(_BuiltIn):
     """Indicator of ``|x|_p <= radius`` for p = 1, 2 or infinity; one radius, or one per vector ``(..., 1)``.
 
     ``Ball(inf, Delta / 2)`` is the constraint of (3.2).
@@ -407,7 +462,7 @@ class Ball(Functional):
         _, dual_measure, _ = _BALLS[self.p]
         return per_vector(self.radius) * dual_measure(y)
 
-    def _prox(self, v: Array, step: Step, overwrite: bool) -> Array:
+    def _prox(self, v: Array, step: Step) -> Array:
         return self.project(v)
 
     def project(self, x: Array) -> Array:
@@ -416,7 +471,7 @@ class Ball(Functional):
 
 
 @dataclass(frozen=True, eq=False)
-class Box(Functional):
+class Box(_BuiltIn):
     """Indicator of ``lower <= x <= upper``, bound by bound; either may be infinite.
 
     A quantized sample gives a bounded interval, a clipped one a half-open interval, a missing one the line.
@@ -459,8 +514,8 @@ class Box(Functional):
         lower, upper = convert(self.lower, y), convert(self.upper, y)
         return (y * xp.where(y > 0, upper, xp.where(y < 0, lower, xp.zeros_like(y)))).sum(-1)
 
-    def _prox(self, v: Array, step: Step, overwrite: bool) -> Array:
-        return clip(v, self.lower, self.upper, overwrite=overwrite)
+    def _prox(self, v: Array, step: Step) -> Array:
+        return clip(v, self.lower, self.upper, out=v)
 
     def project(self, x: Array) -> Array:
         return clip(x, self.lower, self.upper)

@@ -4,8 +4,7 @@ An operator of shape ``(m, n)`` maps vectors of length n along the last axis to 
 before are a batch and pass through. NumPy arrays give NumPy arrays in their own precision, torch tensors give
 tensors with gradients. Operators multiply by numbers (``2 * K``) and compose (``A @ B``).
 
-``overwrite=True`` gives leave to destroy the argument, which saves memory traffic; without it the result
-never shares memory with the argument.
+To write an operator, derive from ``Operator`` and override its public methods.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import scipy.fft
 
 from pdrn.convex.backend import (
     Array,
+    ArrayHolder,
     convert,
     copy,
     is_array,
@@ -28,7 +28,10 @@ from pdrn.convex.backend import (
     is_tensor,
     namespace,
     numbers,
+    owned,
+    refuse_overrides,
     require_finite,
+    require_vectors,
     set_field,
     times,
     to_float64,
@@ -44,9 +47,32 @@ SMALL = 32
 """Up to this many columns an operator's norm is computed from its matrix."""
 
 
-@dataclass(frozen=True, eq=False)
-class Operator(ABC):
-    """A linear map from vectors of length n to vectors of length m."""
+class Operator(ArrayHolder, ABC):
+    """A linear map from vectors of length n to vectors of length m.
+
+    A subclass overrides ``shape``, ``apply`` and ``adjoint``, and ``norm`` and ``injectivity`` where they are
+    known. Its arrays of floats are attributes: ``pdrn.nets.unroll`` learns them.
+
+    Examples
+    --------
+    >>> class Differences(Operator):
+    ...     norm = 2.0
+    ...
+    ...     def __init__(self, size):
+    ...         self.size = size
+    ...
+    ...     @property
+    ...     def shape(self):
+    ...         return self.size - 1, self.size
+    ...
+    ...     def apply(self, x):
+    ...         return x[..., 1:] - x[..., :-1]
+    ...
+    ...     def adjoint(self, y):
+    ...         return -np.diff(y, prepend=0.0, append=0.0)
+    >>> (2 * Differences(4)).apply(np.array([0.0, 1.0, 1.0, 3.0]))
+    array([2., 0., 4.])
+    """
 
     __array_ufunc__ = None  # so that number * K is Scaled(K, number) for NumPy's numbers too
 
@@ -63,21 +89,24 @@ class Operator(ABC):
         """How many kinds of coefficients there are: those of one view where several follow, else all m."""
         return self.shape[0]
 
-    def apply(self, x: Array, *, overwrite: bool = False) -> Array:
+    @abstractmethod
+    def apply(self, x: Array) -> Array:
         """K x, ``(..., n) -> (..., m)``."""
-        _require_vectors(x, self.shape[1])
-        return _own(self._apply(x, overwrite), x, overwrite)
 
-    def adjoint(self, y: Array, *, overwrite: bool = False) -> Array:
+    @abstractmethod
+    def adjoint(self, y: Array) -> Array:
         """K' y, ``(..., m) -> (..., n)``."""
-        _require_vectors(y, self.shape[0])
-        return _own(self._adjoint(y, overwrite), y, overwrite)
 
-    @abstractmethod
-    def _apply(self, x: Array, overwrite: bool) -> Array: ...
+    # Solvers and networks call the following two: arguments are valid and stay as they are, results are
+    # arrays of their own that may be overwritten.
 
-    @abstractmethod
-    def _adjoint(self, y: Array, overwrite: bool) -> Array: ...
+    def _apply(self, x: Array) -> Array:
+        shape = (*x.shape[:-1], self.shape[0])
+        return owned(self.apply(x), shape, x, f"{type(self).__name__}.apply")
+
+    def _adjoint(self, y: Array) -> Array:
+        shape = (*y.shape[:-1], self.shape[1])
+        return owned(self.adjoint(y), shape, y, f"{type(self).__name__}.adjoint")
 
     @cached_property
     def norm(self) -> float:
@@ -99,21 +128,19 @@ class Operator(ABC):
         return Composed(self, other)
 
 
-def _require_vectors(x: Array, length: int) -> None:
-    if not is_real(x) or x.ndim == 0 or x.shape[-1] != length:
-        got = f"{x.dtype} of shape {tuple(x.shape)}" if is_array(x) else type(x).__name__
-        raise InputError(f"need an array of float32 or float64 whose vectors have length {length}, got {got}")
+class _BuiltIn(Operator):
+    """An operator whose results are arrays of their own; a public call checks its argument."""
 
+    def __init_subclass__(cls) -> None:
+        refuse_overrides(cls, ("apply", "adjoint"), "Operator")
 
-def _own(result: Array, argument: Array, overwrite: bool) -> Array:
-    """Return a result that may be written to: one that is a view of the argument would destroy that."""
-    if is_tensor(result) or (result.flags.writeable and (overwrite or not _share(result, argument))):
-        return result
-    return copy(result)
+    def apply(self, x: Array) -> Array:
+        require_vectors(x, self.shape[1])
+        return self._apply(x)
 
-
-def _share(result: Array, argument: Array) -> bool:
-    return isinstance(argument, np.ndarray) and np.may_share_memory(result, argument)
+    def adjoint(self, y: Array) -> Array:
+        require_vectors(y, self.shape[0])
+        return self._adjoint(y)
 
 
 def estimate_norm(K: Operator) -> float:
@@ -132,7 +159,7 @@ def estimate_norm(K: Operator) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Identity(Operator):
+class Identity(_BuiltIn):
     """``K x = x`` on vectors of length ``size``."""
 
     isometric = True
@@ -147,15 +174,15 @@ class Identity(Operator):
     def shape(self) -> tuple[int, int]:
         return self.size, self.size
 
-    def _apply(self, x: Array, overwrite: bool) -> Array:
-        return x if overwrite else copy(x)
+    def _apply(self, x: Array) -> Array:
+        return copy(x)
 
-    def _adjoint(self, y: Array, overwrite: bool) -> Array:
-        return y if overwrite else copy(y)
+    def _adjoint(self, y: Array) -> Array:
+        return copy(y)
 
 
 @dataclass(frozen=True, eq=False)
-class Scaled(Operator):
+class Scaled(_BuiltIn):
     """``a K``."""
 
     operator: Operator
@@ -175,11 +202,11 @@ class Scaled(Operator):
     def channels(self) -> int:
         return self.operator.channels
 
-    def _apply(self, x: Array, overwrite: bool) -> Array:
-        return times(self.operator.apply(x, overwrite=overwrite), self.factor)
+    def _apply(self, x: Array) -> Array:
+        return times(self.operator._apply(x), self.factor)
 
-    def _adjoint(self, y: Array, overwrite: bool) -> Array:
-        return times(self.operator.adjoint(y, overwrite=overwrite), self.factor)
+    def _adjoint(self, y: Array) -> Array:
+        return times(self.operator._adjoint(y), self.factor)
 
     @cached_property
     def norm(self) -> float:
@@ -191,7 +218,7 @@ class Scaled(Operator):
 
 
 @dataclass(frozen=True, eq=False)
-class Composed(Operator):
+class Composed(_BuiltIn):
     """``A B``: first B, then A."""
 
     outer: Operator
@@ -211,11 +238,11 @@ class Composed(Operator):
     def channels(self) -> int:
         return self.outer.channels
 
-    def _apply(self, x: Array, overwrite: bool) -> Array:
-        return self.outer.apply(self.inner.apply(x, overwrite=overwrite), overwrite=True)
+    def _apply(self, x: Array) -> Array:
+        return self.outer._apply(self.inner._apply(x))
 
-    def _adjoint(self, y: Array, overwrite: bool) -> Array:
-        return self.inner.adjoint(self.outer.adjoint(y, overwrite=overwrite), overwrite=True)
+    def _adjoint(self, y: Array) -> Array:
+        return self.inner._adjoint(self.outer._adjoint(y))
 
     @cached_property
     def norm(self) -> float:
@@ -229,7 +256,7 @@ class Composed(Operator):
 
 
 @dataclass(frozen=True, eq=False)
-class Dense(Operator):
+class Dense(_BuiltIn):
     """A matrix of shape ``(m, n)``; its norm is that of its entries when it is first asked for."""
 
     matrix: Array
@@ -244,10 +271,10 @@ class Dense(Operator):
         m, n = self.matrix.shape
         return m, n
 
-    def _apply(self, x: Array, overwrite: bool) -> Array:
+    def _apply(self, x: Array) -> Array:
         return x @ convert(self.matrix, x).T
 
-    def _adjoint(self, y: Array, overwrite: bool) -> Array:
+    def _adjoint(self, y: Array) -> Array:
         return y @ convert(self.matrix, y)
 
     @cached_property
@@ -328,7 +355,7 @@ def norm_on_long_signals(filters: np.ndarray[Any, Any], hop: int) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Convolution(Operator):
+class Convolution(_BuiltIn):
     """A bank of filters, shape ``(channels, window)``, seen by ``count`` views that are ``hop`` apart.
 
     Signals have ``(count - 1) * hop + window`` samples. Those near the ends are seen by fewer views; pad the
@@ -368,16 +395,16 @@ class Convolution(Operator):
             return estimate_norm(self)
         return norm_on_long_signals(to_numpy(self.filters).astype(np.float64), self.hop)
 
-    def _apply(self, x: Array, overwrite: bool) -> Array:
+    def _apply(self, x: Array) -> Array:
         return analyse(x, convert(self.filters, x), self.hop).reshape(*x.shape[:-1], -1)
 
-    def _adjoint(self, y: Array, overwrite: bool) -> Array:
+    def _adjoint(self, y: Array) -> Array:
         coefficients = y.reshape(*y.shape[:-1], self.count, self.filters.shape[0])
         return synthesise(coefficients, convert(self.filters, y), self.hop)
 
 
 @dataclass(frozen=True, eq=False)
-class DCT(Operator):
+class DCT(_BuiltIn):
     """The orthonormal DCT-II of vectors of length ``size``, the paper's dictionary.
 
     ``(K x)_k = c_k sum_t x_t cos(pi k (2 t + 1) / (2 n))`` with ``c_0 = sqrt(1 / n)``, ``c_k = sqrt(2 / n)``.
@@ -395,19 +422,19 @@ class DCT(Operator):
     def shape(self) -> tuple[int, int]:
         return self.size, self.size
 
-    def _apply(self, x: Array, overwrite: bool) -> Array:
+    def _apply(self, x: Array) -> Array:
         if is_tensor(x):
             return _tensor_dct(x)
-        return scipy.fft.dct(x, norm="ortho", overwrite_x=overwrite)
+        return scipy.fft.dct(x, norm="ortho")
 
-    def _adjoint(self, y: Array, overwrite: bool) -> Array:
+    def _adjoint(self, y: Array) -> Array:
         if is_tensor(y):
             return _tensor_idct(y)
-        return scipy.fft.idct(y, norm="ortho", overwrite_x=overwrite)
+        return scipy.fft.idct(y, norm="ortho")
 
 
 @dataclass(frozen=True, eq=False)
-class DCT2D(Operator):
+class DCT2D(_BuiltIn):
     """The orthonormal cosine transform of images, rows and columns, that are given as vectors row by row."""
 
     isometric = True
@@ -426,12 +453,12 @@ class DCT2D(Operator):
     def _image(self, x: Array) -> Array:
         return x.reshape(*x.shape[:-1], self.height, self.width)
 
-    def _apply(self, x: Array, overwrite: bool) -> Array:
+    def _apply(self, x: Array) -> Array:
         if is_tensor(x):
             return _tensor_dct(_tensor_dct(self._image(x)).mT).mT.reshape(x.shape)
         return scipy.fft.dctn(self._image(x), axes=(-2, -1), norm="ortho").reshape(x.shape)
 
-    def _adjoint(self, y: Array, overwrite: bool) -> Array:
+    def _adjoint(self, y: Array) -> Array:
         if is_tensor(y):
             return _tensor_idct(_tensor_idct(self._image(y)).mT).mT.reshape(y.shape)
         return scipy.fft.idctn(self._image(y), axes=(-2, -1), norm="ortho").reshape(y.shape)
@@ -471,7 +498,7 @@ def _tensor_idct(y: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class GaborFrame(Operator):
+class GaborFrame(_BuiltIn):
     """A tight frame of windowed cosines and sines over a whole signal of ``size`` samples.
 
     The signal, with silence before and after it, is seen through a window that moves by ``hop``; every view
@@ -552,7 +579,7 @@ class GaborFrame(Operator):
             scale[-1] = 1
         return np.repeat(scale, 2)
 
-    def _apply(self, x: Array, overwrite: bool) -> Array:
+    def _apply(self, x: Array) -> Array:
         xp = namespace(x)
         batch, edge = x.shape[:-1], (self._overlap - 1) * self.hop
         before = zeros((*batch, edge), x)
@@ -565,7 +592,7 @@ class GaborFrame(Operator):
         pairs = xp.view_as_real(spectrum).flatten(-2) if is_tensor(x) else spectrum.view(spectrum.real.dtype)
         return (pairs * convert(self._bin_scale, x)).reshape(*batch, self.shape[0])
 
-    def _adjoint(self, y: Array, overwrite: bool) -> Array:
+    def _adjoint(self, y: Array) -> Array:
         xp = namespace(y)
         batch = y.shape[:-1]
         pairs = y.reshape(*batch, self._views, 2 * self._bins) / convert(self._bin_scale, y)

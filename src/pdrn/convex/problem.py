@@ -24,6 +24,7 @@ from pdrn.convex.backend import (
     norm,
     positive,
     require_finite,
+    require_fits,
     set_field,
     to_float64,
     to_numpy,
@@ -106,11 +107,8 @@ class Problem:
         if not isinstance(self.K, Operator):
             raise InputError("K must be an operator; wrap a matrix as Dense(matrix)")
         for name, functional in (("F", self.F), ("G", self.G)):
-            if "__dataclass_fields__" not in vars(type(functional)):
-                raise InputError(
-                    f"{name} is a {type(functional).__name__}, whose arrays cannot be found; make that class "
-                    "a dataclass, frozen and with eq=False"
-                )
+            if not isinstance(functional, Functional):
+                raise InputError(f"{name} must be a Functional, got a {type(functional).__name__}")
         m, n = self.K.shape
         start = self.start
         if not is_real(start):
@@ -122,31 +120,15 @@ class Problem:
         if 0 in start.shape:
             raise InputError(f"the batch is empty: the start has shape {tuple(start.shape)}")
         require_finite(start, "the start")
-        map_arrays(self.F, lambda array: self._require_fits(array, m, "F"))
-        map_arrays(self.G, lambda array: self._require_fits(array, n, "G"))
+        batch = self.batch_shape
+        map_arrays(self.F, lambda array: require_fits(array, (*batch, m), start, "F"))
+        map_arrays(self.G, lambda array: require_fits(array, (*batch, n), start, "G"))
         weight = positive(self.weight, "weight")
         set_field(self, "weight", float(weight) if is_array(weight) and weight.ndim == 0 else weight)
         if is_array(self.weight):
-            self._require_fits(self.weight, 1, "weight")
+            require_fits(self.weight, (*batch, 1), start, "weight")
         if self.coercivity is not None:
             set_field(self, "coercivity", positive(self.coercivity, "coercivity"))
-
-    def _require_fits(self, array: Array, length: int, name: str) -> Array:
-        target = (*self.start.shape[:-1], length)
-        padded = (1,) * (len(target) - array.ndim) + tuple(array.shape)
-        fits = len(padded) == len(target) and all(
-            have in (1, want) for have, want in zip(padded, target, strict=True)
-        )
-        if not fits:
-            raise InputError(
-                f"{name} holds an array of shape {tuple(array.shape)} that does not fit {target}"
-            )
-        if array.dtype != self.start.dtype or namespace(array) is not namespace(self.start):
-            raise InputError(
-                f"{name} has an array of {array.dtype} and the start is of {self.start.dtype}; "
-                "convert one to the type of the other"
-            )
-        return array
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

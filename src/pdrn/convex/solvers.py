@@ -145,20 +145,15 @@ class ChambollePock:
         sigma, tau = self.steps(problem)
         return ChambollePockState(copy(x), copy(x), y / sigma, sigma, tau)
 
-    def step(
-        self, problem: Problem, state: ChambollePockState, *, overwrite: bool = False
-    ) -> ChambollePockState:
-        """Do one iteration (1.2); ``overwrite`` gives leave to destroy the old state."""
+    def step(self, problem: Problem, state: ChambollePockState) -> ChambollePockState:
+        """Do one iteration (1.2)."""
         F, G, K, theta = problem.F, problem.G, problem.K, self.theta
         sigma, tau = state.sigma, state.tau
-        forward = K.apply(state.x_bar, overwrite=overwrite and theta != 0)
-        u = F.residual(plus(forward, state.u), 1 / sigma, overwrite=True)
-        backward = times(K.adjoint(u), sigma * tau)
-        x = G.prox(subtracted_from(backward, state.x), tau, overwrite=True)
+        u = F._residual(plus(K._apply(state.x_bar), state.u), 1 / sigma)
+        x = G._prox(subtracted_from(times(K._adjoint(u), sigma * tau), state.x), tau)
         if theta == 0:
             return ChambollePockState(x, x, u, sigma, tau)
-        move = subtracted_from(state.x if overwrite else copy(state.x), x)
-        return ChambollePockState(x, plus(times(move, theta), x), u, sigma, tau)
+        return ChambollePockState(x, plus(times(x - state.x, theta), x), u, sigma, tau)
 
 
 SUFFICIENT_DECAY = 0.2
@@ -219,18 +214,15 @@ class RestartedHalpern:
         unknown = column + float("nan")
         return HalpernState(x, y, copy(x), copy(y), x, y, weight, column, unknown, unknown, 0)
 
-    def step(self, problem: Problem, state: HalpernState, *, overwrite: bool = False) -> HalpernState:
-        """Do one iteration; ``overwrite`` gives leave to destroy the old state."""
+    def step(self, problem: Problem, state: HalpernState) -> HalpernState:
+        """Do one iteration."""
         F, G, K = problem.F, problem.G, problem.K
         sigma, tau = steps_of_weight(K, state.weight)
-        iteration = state.iteration + 1
-        testing = iteration % self.period == 0
-        # The test for restarts compares z with T(z), so there z must survive the step.
-        z_x, z_y = (state.z_x, state.z_y) if overwrite and not testing else (copy(state.z_x), copy(state.z_y))
-        x = G.prox(subtracted_from(times(K.adjoint(z_y), tau), z_x), tau, overwrite=True)
-        ahead_x = plus(subtracted_from(z_x, x), x)
-        y = F.prox_conjugate(plus(times(K.apply(ahead_x), sigma), z_y), sigma, overwrite=True)
-        ahead_y = plus(subtracted_from(z_y, y), y)
+        z_x, z_y = state.z_x, state.z_y
+        x = G._prox(subtracted_from(times(K._adjoint(z_y), tau), z_x), tau)
+        ahead_x = plus(x - z_x, x)
+        y = F._prox_conjugate(plus(times(K._apply(ahead_x), sigma), z_y), sigma)
+        ahead_y = plus(y - z_y, y)
         pull = 1 / (state.age + 2)
         moved = replace(
             state,
@@ -239,9 +231,9 @@ class RestartedHalpern:
             z_x=plus(times(ahead_x, 1 - pull), pull * state.anchor_x),
             z_y=plus(times(ahead_y, 1 - pull), pull * state.anchor_y),
             age=state.age + 1,
-            iteration=iteration,
+            iteration=state.iteration + 1,
         )
-        return _restart_where_due(state, moved) if testing else moved
+        return moved if moved.iteration % self.period else _restart_where_due(state, moved)
 
 
 def _restart_where_due(before: HalpernState, after: HalpernState) -> HalpernState:
@@ -305,7 +297,7 @@ class Algorithm(Protocol):
     def init(self, problem: Problem, x: Array, y: Array) -> Any:
         """Return the state before the first iteration."""
 
-    def step(self, problem: Problem, state: Any, *, overwrite: bool = False) -> Any:
+    def step(self, problem: Problem, state: Any) -> Any:
         """Return the state after one more iteration."""
 
 
@@ -500,12 +492,12 @@ def _solve_block(
     state = plan.algorithm.init(problem, x, y)
     if not plan.has_checks:
         for _ in range(plan.iterations):
-            state = plan.algorithm.step(problem, state, overwrite=True)
+            state = plan.algorithm.step(problem, state)
         block = slice(rows[0], rows[-1] + 1)
         result.x[block], result.y[block] = state.x, state.y
         return
     for iteration in range(1, plan.iterations + 1):
-        state = plan.algorithm.step(problem, state, overwrite=True)
+        state = plan.algorithm.step(problem, state)
         if iteration % plan.check_every and iteration < plan.iterations:
             continue
         going_on = _check(problem, state, iteration, result, rows, plan)

@@ -181,7 +181,7 @@ class PrimalDualBlock:
     tau: Step = 1.0
 
     def __call__(self, F: Functional, G: Functional, before: Activations) -> Activations:
-        y = F.prox_conjugate(plus(self.W(before.x_bar), before.y), self.sigma, overwrite=True)
+        y = F._prox_conjugate(plus(self.W(before.x_bar), before.y), self.sigma)
         return _primal_step(self, G, before.x, y)
 
 
@@ -203,7 +203,7 @@ class PrimalDualResidualBlock:
     tau: Step = 1.0
 
     def __call__(self, F: Functional, G: Functional, before: Activations) -> Activations:
-        y = F.prox_conjugate(plus(self.W(before.x_bar), self.b), self.sigma, overwrite=True)
+        y = F._prox_conjugate(plus(self.W(before.x_bar), self.b), self.sigma)
         return _primal_step(self, G, before.x, y)
 
 
@@ -229,14 +229,14 @@ class MixingBlock:
         v = plus(self.W(before.x_bar), self.b)
         if is_array(before.y):
             v = plus(v, self.M(before.y))
-        return _primal_step(self, G, before.x, F.prox_conjugate(v, self.sigma, overwrite=True))
+        return _primal_step(self, G, before.x, F._prox_conjugate(v, self.sigma))
 
 
 def _primal_step(
     block: PrimalDualBlock | PrimalDualResidualBlock | MixingBlock, G: Functional, x: Array, y: Array
 ) -> Activations:
     """Do the second half of every block: ``x' = prox_{tau G}(V y' + x)``, and extrapolate."""
-    after = G.prox(plus(block.V(y), x), block.tau, overwrite=True)
+    after = G._prox(plus(block.V(y), x), block.tau)
     if not is_array(block.theta) and block.theta == 0:
         return Activations(after, y, after)
     return Activations(after, y, plus(times(after - x, block.theta), after))

@@ -240,7 +240,7 @@ class Unrolling:
         theta: Any = self.theta
         if self.learn_theta != "no":
             theta = weights["theta"][0 if self.learn_theta == "once" else layer]
-        maps = (lambda x: times(analysis.apply(x), sigma), lambda y: times(synthesis.adjoint(y), -tau))
+        maps = (lambda x: times(analysis._apply(x), sigma), lambda y: times(synthesis._adjoint(y), -tau))
         if self.memory == "dual":
             return PrimalDualBlock(*maps, theta, sigma, tau)
         b = _per_channel(weights[f"b.{layer}"], K)
@@ -280,11 +280,11 @@ class _Gains(Operator):
     def shape(self) -> tuple[int, int]:
         return self.operator.shape
 
-    def _apply(self, x: Array, overwrite: bool) -> Array:
-        return times(self.operator.apply(x, overwrite=overwrite), self.gains)
+    def apply(self, x: Array) -> Array:
+        return self.gains * self.operator.apply(x)
 
-    def _adjoint(self, y: Array, overwrite: bool) -> Array:
-        return self.operator.adjoint(self.gains * y, overwrite=True)
+    def adjoint(self, y: Array) -> Array:
+        return self.operator.adjoint(self.gains * y)
 
 
 def _arrays_of(K: Operator) -> list[Array]:
