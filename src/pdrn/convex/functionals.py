@@ -53,22 +53,22 @@ from pdrn.convex.backend import (
 from pdrn.errors import InputError
 
 
-def clip(x: Array, lower: Array, upper: Array, out: Array | None = None) -> Array:
-    """Project x onto the box [lower, upper] (3.5).
+def clip(x: Array, lo: Array, hi: Array, out: Array | None = None) -> Array:
+    """Project x onto the box [lo, hi] (3.5).
 
     ``out`` takes the result as in NumPy; tensors ignore it. On a bound itself the gradient of a tensor is 0
     where both bounds are numbers, and 1 where one is a tensor.
     """
     if is_tensor(x):
-        if is_array(lower) or is_array(upper):
-            return namespace(x).clamp(x, convert(lower, x), convert(upper, x))
+        if is_array(lo) or is_array(hi):
+            return namespace(x).clamp(x, convert(lo, x), convert(hi, x))
         # The same as clamp with a gradient in one pass instead of four, zero on the bounds themselves.
-        return namespace(x).nn.functional.hardtanh(x, lower, upper)
-    if is_array(lower) or is_array(upper):
+        return namespace(x).nn.functional.hardtanh(x, lo, hi)
+    if is_array(lo) or is_array(hi):
         # Two passes that NumPy vectorises: its clip is up to four times slower with array bounds.
-        raised = np.maximum(x, lower, out=out)
-        return np.minimum(raised, upper, out=raised)
-    return x.clip(lower, upper, out=out)
+        raised = np.maximum(x, lo, out=out)
+        return np.minimum(raised, hi, out=raised)
+    return x.clip(lo, hi, out=out)
 
 
 def project_l2_ball(x: Array, radius: Step) -> Array:
@@ -472,65 +472,65 @@ class Ball(_BuiltIn):
 
 @dataclass(frozen=True, eq=False)
 class Box(_BuiltIn):
-    """Indicator of ``lower <= x <= upper``, bound by bound; either may be infinite.
+    """Indicator of ``lo <= x <= hi``, bound by bound; either may be infinite.
 
     A quantized sample gives a bounded interval, a clipped one a half-open interval, a missing one the line.
     """
 
-    lower: Array
-    upper: Array
+    lo: Array
+    hi: Array
 
     def __post_init__(self) -> None:
-        set_field(self, "lower", numbers(self.lower, "lower"))
-        set_field(self, "upper", numbers(self.upper, "upper"))
-        if not all_true(self.lower <= self.upper):
-            raise InputError("a box needs lower <= upper everywhere, and no NaN among its bounds")
-        if not (all_true(self.lower < math.inf) and all_true(self.upper > -math.inf)):
-            raise InputError("a box needs lower bounds below +inf and upper bounds above -inf")
+        set_field(self, "lo", numbers(self.lo, "lo"))
+        set_field(self, "hi", numbers(self.hi, "hi"))
+        if not all_true(self.lo <= self.hi):
+            raise InputError("a box needs lo <= hi everywhere, and no NaN among its bounds")
+        if not (all_true(self.lo < math.inf) and all_true(self.hi > -math.inf)):
+            raise InputError("a box needs lo < inf and hi > -inf everywhere")
 
     @property
     def centre(self) -> Array:
         """The middle of bounded intervals, the finite bound of half-open ones, 0 for unbounded ones."""
-        xp = namespace(self.lower)
-        has_lower, has_upper = xp.isfinite(self.lower), xp.isfinite(self.upper)
-        a = xp.where(has_lower, self.lower, xp.where(has_upper, self.upper, 0.0))
-        b = xp.where(has_upper, self.upper, a)
+        xp = namespace(self.lo)
+        has_lower, has_upper = xp.isfinite(self.lo), xp.isfinite(self.hi)
+        a = xp.where(has_lower, self.lo, xp.where(has_upper, self.hi, 0.0))
+        b = xp.where(has_upper, self.hi, a)
         return xp.clip(a / 2 + b / 2, a, b)
 
     @property
     def radius(self) -> Array:
         """Half the width, infinite where a bound is."""
-        return (self.upper - self.lower) / 2
+        return (self.hi - self.lo) / 2
 
     def value(self, x: Array) -> Array:
         xp = namespace(x)
-        outside = xp.clip(self.lower - x, 0, None) + xp.clip(x - self.upper, 0, None)
+        outside = xp.clip(self.lo - x, 0, None) + xp.clip(x - self.hi, 0, None)
         excess = xp.clip(outside - INSIDE_ULPS * epsilon(x) * abs(x), 0, None)
         return indicator(excess.sum(-1), 0.0, x)
 
     def conjugate(self, y: Array) -> Array:
         """Return the support function ``sum_i max(lower_i y_i, upper_i y_i)``, with ``0 * inf = 0``."""
         xp = namespace(y)
-        lower, upper = convert(self.lower, y), convert(self.upper, y)
-        return (y * xp.where(y > 0, upper, xp.where(y < 0, lower, xp.zeros_like(y)))).sum(-1)
+        lo, hi = convert(self.lo, y), convert(self.hi, y)
+        return (y * xp.where(y > 0, hi, xp.where(y < 0, lo, xp.zeros_like(y)))).sum(-1)
 
     def _prox(self, v: Array, step: Step) -> Array:
-        return clip(v, self.lower, self.upper, out=v)
+        return clip(v, self.lo, self.hi, out=v)
 
     def project(self, x: Array) -> Array:
-        return clip(x, self.lower, self.upper)
+        return clip(x, self.lo, self.hi)
 
     def project_dual(self, y: Array) -> Array:
         xp = namespace(y)
-        floor = xp.where(convert(self.lower, y) == -math.inf, 0.0, -math.inf)
-        ceiling = xp.where(convert(self.upper, y) == math.inf, 0.0, math.inf)
+        floor = xp.where(convert(self.lo, y) == -math.inf, 0.0, -math.inf)
+        ceiling = xp.where(convert(self.hi, y) == math.inf, 0.0, math.inf)
         return clip(y, floor, ceiling)
 
     def within(self, radius: Array) -> Box:
         """Return this box with its infinite bounds moved to ``|x_i| <= radius``, shape ``(..., 1)``."""
         xp = namespace(radius)
-        lower, upper = convert(self.lower, radius), convert(self.upper, radius)
+        lo, hi = convert(self.lo, radius), convert(self.hi, radius)
         return Box(
-            xp.where(lower == -math.inf, xp.minimum(-radius, upper), lower),
-            xp.where(upper == math.inf, xp.maximum(radius, lower), upper),
+            xp.where(lo == -math.inf, xp.minimum(-radius, hi), lo),
+            xp.where(hi == math.inf, xp.maximum(radius, lo), hi),
         )

@@ -208,15 +208,15 @@ class Problem:
         return map_arrays(self, lambda array: array[index] if array.ndim > 1 else array)
 
 
-def dequantization(lower: Array, upper: Array, K: Operator, weight: Array = 1.0) -> Problem:
-    """Find the signal in its cells with the sparsest coefficients: ``min |w Kx|_1``, ``lower <= x <= upper``.
+def dequantization(lo: Array, hi: Array, K: Operator, weight: Array = 1.0) -> Problem:
+    """Find the signal in its cells with the sparsest coefficients: ``min |w Kx|_1``, ``lo <= x <= hi``.
 
-    This is problem (3.2) in the variable x + q. A quantized sample gives the cell [lower, upper], a clipped
+    This is problem (3.2) in the variable x + q. A quantized sample gives the cell [lo, hi], a clipped
     one has an infinite bound, a missing one two.
 
     Parameters
     ----------
-    lower, upper
+    lo, hi
         The cells, arrays of floats of one shape ``(..., n)``.
     K
         The dictionary's analysis operator, for example ``DCT(n)`` or a ``GaborFrame``.
@@ -232,27 +232,27 @@ def dequantization(lower: Array, upper: Array, K: Operator, weight: Array = 1.0)
     --------
     >>> import numpy as np
     >>> from pdrn.convex import DCT, dequantization, solve
-    >>> lower = np.floor(16 * np.sin(np.arange(64) / 5)) / 16
-    >>> solution = solve(dequantization(lower, lower + 1 / 16, DCT(64)), tolerance=1e-6)
+    >>> lo = np.floor(16 * np.sin(np.arange(64) / 5)) / 16
+    >>> solution = solve(dequantization(lo, lo + 1 / 16, DCT(64)), tolerance=1e-6)
     >>> bool(solution.certificate.relative_gap <= 1e-6)
     True
     """
-    G = cells(lower, upper)
-    F = L1(convert(weight, lower) if is_array(weight) else weight)
+    G = cells(lo, hi)
+    F = L1(convert(weight, lo) if is_array(weight) else weight)
     # |x|_inf <= |x|_2 <= |Kx|_2 / c <= |Kx|_1 / c <= |w Kx|_1 / (c min w)
     bound = K.injectivity * float(to_numpy(F.weight).min())
     return Problem(F, G, K, G.centre, _move_ratio(G), 1 / bound if bound > 0 else None)
 
 
-def cells(lower: Array, upper: Array) -> Box:
+def cells(lo: Array, hi: Array) -> Box:
     """Return the box of some cells: two arrays of one type and shape, of which no vector is empty."""
-    if not (is_real(lower) and is_real(upper) and lower.dtype == upper.dtype):
+    if not (is_real(lo) and is_real(hi) and lo.dtype == hi.dtype):
         raise InputError("the bounds of the cells must be two arrays of one type, float32 or float64")
-    if lower.shape != upper.shape:
-        raise InputError(f"the bounds differ in shape: {tuple(lower.shape)} and {tuple(upper.shape)}")
-    if lower.ndim == 0 or 0 in lower.shape:
-        raise InputError(f"there are no cells: the bounds have shape {tuple(lower.shape)}")
-    return Box(lower, upper)
+    if lo.shape != hi.shape:
+        raise InputError(f"the bounds differ in shape: {tuple(lo.shape)} and {tuple(hi.shape)}")
+    if lo.ndim == 0 or 0 in lo.shape:
+        raise InputError(f"there are no cells: the bounds have shape {tuple(lo.shape)}")
+    return Box(lo, hi)
 
 
 def _move_ratio(G: Box) -> Array:

@@ -383,8 +383,8 @@ def solve(
     --------
     >>> import numpy as np
     >>> from pdrn.convex import DCT, ChambollePock, dequantization
-    >>> lower = np.floor(8 * np.random.default_rng(0).standard_normal((3, 32))) / 8
-    >>> problem = dequantization(lower, lower + 1 / 8, DCT(32))
+    >>> lo = np.floor(8 * np.random.default_rng(0).standard_normal((3, 32))) / 8
+    >>> problem = dequantization(lo, lo + 1 / 8, DCT(32))
     >>> solve(problem, ChambollePock(sigma=10, tau=0.1), iterations=25).x.shape
     (3, 32)
     """
@@ -553,8 +553,8 @@ def _flat_start(value: Array, name: str, problem: Problem, length: int) -> Array
 
 
 def reweighted(
-    lower: Array,
-    upper: Array,
+    lo: Array,
+    hi: Array,
     K: Operator,
     faint: float,
     *,
@@ -571,7 +571,7 @@ def reweighted(
 
     Parameters
     ----------
-    lower, upper, K
+    lo, hi, K
         As in ``dequantization``.
     faint
         A coefficient of this magnitude is between the two; a few times what the noise in the signal has.
@@ -596,7 +596,7 @@ def reweighted(
     solution = None
     for _ in range(rounds):
         weight = 1.0 if solution is None else faint / (faint + _magnitude(K.apply(solution.x), group))
-        problem = dequantization(lower, upper, K, weight)
+        problem = dequantization(lo, hi, K, weight)
         if move is not None:
             problem = replace(problem, weight=1 / positive(move, "move"))
         solution = solve(problem, iterations=iterations, x0=None if solution is None else solution.x)

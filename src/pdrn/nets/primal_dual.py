@@ -103,8 +103,8 @@ def restore_by_layer(architecture: Architecture, weights: Weights, lower: Array,
 
 def keep_inside(x: Array, cells: Box) -> Array:
     """Project onto the cells; a sample that overflow has spoilt becomes the centre of its cell."""
-    xp = namespace(cells.lower)
-    x = convert(x, cells.lower)
+    xp = namespace(cells.lo)
+    x = convert(x, cells.lo)
     return xp.where(xp.isfinite(x), cells.project(x), cells.centre)
 
 
@@ -576,7 +576,7 @@ class PrimalDual(Architecture):
             yield spectrum.prior(sparing, context @ weights[f"H.{layer}"].T + weights[f"h.{layer}"])
 
     def estimate(self, weights: Weights, cells: Box, activation: Activations) -> Array:
-        return self.map.gather(activation.x, cells.lower.shape, self._gap)
+        return self.map.gather(activation.x, cells.lo.shape, self._gap)
 
     def products(self, shape: tuple[int, ...]) -> int:
         channels, coefficients = self.map.channels, self.map.sizes(shape, self._gap)[1]

@@ -67,7 +67,7 @@ class LISTA(Architecture):
             yield a
 
     def estimate(self, weights: Weights, cells: Box, activation: Array) -> Array:
-        return self.map.gather(self.map.synthesise(activation, weights["D"]), cells.lower.shape)
+        return self.map.gather(self.map.synthesise(activation, weights["D"]), cells.lo.shape)
 
     def products(self, shape: tuple[int, ...]) -> int:
         return 2 * self.depth * self.map.products(shape)
@@ -104,7 +104,7 @@ class ResidualNetwork(Architecture):
 
     def estimate(self, weights: Weights, cells: Box, activation: Array) -> Array:
         change = self.map.synthesise(activation, weights["B"])
-        return cells.centre + self.map.gather(change, cells.lower.shape)
+        return cells.centre + self.map.gather(change, cells.lo.shape)
 
     def products(self, shape: tuple[int, ...]) -> int:
         outer = self.map.products(shape)
@@ -164,7 +164,7 @@ class LearnedPrimalDual(Architecture):
             yield x
 
     def estimate(self, weights: Weights, cells: Box, activation: Array) -> Array:
-        return self.map.gather(activation[..., 0], cells.lower.shape)
+        return self.map.gather(activation[..., 0], cells.lo.shape)
 
     def _cnn(self, side: str, layer: int, weights: Weights, features: Array, inside: Any) -> Array:
         """Do three small convolutions, ``(..., places, channels) -> (..., places, memory)``."""
@@ -217,7 +217,7 @@ class DeepPrimalDual(Architecture):
 
     def activations(self, weights: Weights, cells: Box) -> Iterator[Array]:
         map, guess = self.map, last_estimate(self.body, weights, cells)
-        u, lower, upper = map.lay_out(guess), map.lay_out(cells.lower), map.lay_out(cells.upper)
+        u, lower, upper = map.lay_out(guess), map.lay_out(cells.lo), map.lay_out(cells.hi)
         K, sigma, tau = weights["K"], weights["sigma"][0], weights["tau"][0]
         pull = tau * weights["pull"][0] ** 2
         x, y = clip(u, lower, upper), 0.0
@@ -230,7 +230,7 @@ class DeepPrimalDual(Architecture):
             yield x
 
     def estimate(self, weights: Weights, cells: Box, activation: Array) -> Array:
-        return self.map.gather(activation, cells.lower.shape)
+        return self.map.gather(activation, cells.lo.shape)
 
     def products(self, shape: tuple[int, ...]) -> int:
         return self.body.products(shape) + 2 * self.depth * self.map.products(shape)
@@ -238,7 +238,7 @@ class DeepPrimalDual(Architecture):
 
 def _inside(map: Map, cells: Box) -> Array:
     """Ones where the signals are and zeros between them, where nothing may be seen of a neighbour."""
-    return map.lay_out(namespace(cells.lower).ones_like(cells.lower))
+    return map.lay_out(namespace(cells.lo).ones_like(cells.lo))
 
 
 def _glorot(

@@ -256,7 +256,7 @@ class RunningNetwork:
         with limited(self._network.threads):
             for stage in self._stages:
                 cells, activations = stage.step(cells, activations)
-        return keep_inside(activations.x, self._given.push(given)).astype(given.lower.dtype, copy=False)
+        return keep_inside(activations.x, self._given.push(given)).astype(given.lo.dtype, copy=False)
 
 
 class _Stage:

@@ -393,7 +393,7 @@ def _gaps(network: Network, config: Config, dev: DevelopmentData) -> tuple[float
     examples = dev.quantized(dev.groups[0][:FRAMES_FOR_GAPS], config.data.bits[0])
     exact = network.astype(np.float64)
     cells = Box(examples.lower.astype(np.float64), examples.upper.astype(np.float64))
-    problem = dequantization(cells.lower, cells.upper, Dense(exact.weights["K"]))
+    problem = dequantization(cells.lo, cells.hi, Dense(exact.weights["K"]))
     with limited(network.threads):
         return tuple(
             float(np.median(problem.certificate(each.x, each.y).relative_gap))
