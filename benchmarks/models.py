@@ -29,7 +29,7 @@ from pdrn.audio.cells import FloatArray
 from pdrn.audio.frames import cut
 from pdrn.audio.metrics import pesq, snr, stoi
 from pdrn.audio.quantizers import MidRise
-from pdrn.reproduction.studies import interval
+from pdrn.reproduction.studies import confidence_interval
 from pdrn.restoration.methods import NETWORK_SHARE
 from pdrn.restoration.registry import shipped_or_own
 from pdrn.restoration.restorer import Restorer
@@ -151,7 +151,7 @@ def _several(values: Iterable[float], digits: int) -> str:
 
 
 def _with_interval(gains: Sequence[float] | FloatArray) -> str:
-    return "{:.2f} ± {:.2f}".format(*interval(gains))
+    return "{:.2f} ± {:.2f}".format(*confidence_interval(gains))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from tests.training.test_loop import weights_of
 
 from pdrn.audio.corpus import Corpus
 from pdrn.cli import grid
-from pdrn.reproduction.grid import Study
+from pdrn.reproduction.grid import Grid
 from pdrn.training.loop import train
 from pdrn.training.runs import Run, run_for, runs_in
 from pdrn.workers import connected
@@ -82,9 +82,9 @@ def test_a_machine_that_dies_changes_nothing(cluster, observed, folder, tmp_path
 
 
 def test_networks_share_a_cpu_and_end_with_their_caller(cluster, observed, folder, tmp_path):  # noqa: F811
-    corpus, study = Corpus.scan(folder), Study(epochs=10**6, depths=(1,), frame_length=64)
-    quick = Study(epochs=1, depths=(1,), frame_length=64)
-    endless = study.config("PDN", 1), study.config("PDRN", 1)
+    corpus, long = Corpus.scan(folder), Grid(epochs=10**6, depths=(1,), frame_length=64)
+    quick = Grid(epochs=1, depths=(1,), frame_length=64)
+    endless = long.config("PDN", 1), long.config("PDRN", 1)
     with connected(cluster.address, 1) as ray:
         configs = [*endless, quick.config("PDN", 1)]
         results = grid.train_on_ray(ray, 0.3, configs, corpus, tmp_path)

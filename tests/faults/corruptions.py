@@ -31,8 +31,15 @@ from pdrn.audio.corpus import Corpus
 from pdrn.nets import ConvolutionalMap, Network, PrimalDual
 from pdrn.nets import files as network_files
 from pdrn.nets.files import Provenance
-from pdrn.reproduction.grid import example, table_2
-from pdrn.reproduction.tables import Setting, load_example, load_study, save_example, save_study
+from pdrn.reproduction.tables import (
+    Experiment,
+    load_example,
+    load_table_2,
+    measure_table_2,
+    restore_example,
+    save_example,
+    save_table_2,
+)
 from pdrn.restoration.registry import _read, model_of
 from pdrn.training.config import load
 from pdrn.training.loop import train
@@ -64,12 +71,16 @@ def prepare(folder: Path) -> None:
     (folder / "tiny.toml").write_text(CONFIG)
     corpus = Corpus.scan(folder / "corpus")
     train(load(folder / "tiny.toml"), corpus, folder / "runs", threads=1)
-    setting = Setting("modern", 5, 64, "corpus", corpus.checksum, corpus.signal_rate_hz)
-    save_study(folder, setting, {"table2": table_2(setting, {}, corpus)})
-    save_example(folder, setting, example(setting, {}, corpus), {})
+    experiment = experiment_on(corpus)
+    save_table_2(folder, experiment, measure_table_2(experiment, {}, corpus))
+    save_example(folder, experiment, restore_example(experiment, {}, corpus), {})
     plan = PrimalDual(ConvolutionalMap(channels=8, window=16, hop=8), 2, "gain")
     meaning = Provenance(unit="cell", sample_rate_hz=16000)
     network_files.save(folder / "model.safetensors", Network.started(plan), meaning)
+
+
+def experiment_on(corpus: Corpus) -> Experiment:
+    return Experiment("modern", 5, 64, "corpus", corpus.checksum, corpus.signal_rate_hz)
 
 
 @cache
@@ -106,20 +117,20 @@ def run_in(folder: Path) -> Run:
     return runs_in(folder / "runs")[0]
 
 
-def study_in(folder: Path, suffix: str) -> Path:
-    return next(folder.glob(f"study-*.{suffix}"))
-
-
 TARGETS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], object]]] = {
     "training state": (lambda folder: run_in(folder).folder / "state.safetensors", resumed),
     "run.json": (lambda folder: run_in(folder).folder / "run.json", resumed),
     "log": (lambda folder: run_in(folder).folder / "log.jsonl", resumed),
     "best network": (lambda folder: run_in(folder).best_path, lambda folder: used(run_in(folder).best_path)),
-    "study": (lambda folder: study_in(folder, "json"), lambda folder: load_study(study_in(folder, "json"))),
+    "table 2": (
+        lambda folder: next(folder.glob("table2-*.json")),
+        lambda folder: load_table_2(folder, experiment_on(scanned(folder))),
+    ),
     "example": (
-        lambda folder: study_in(folder, "safetensors"),
+        lambda folder: next(folder.glob("example-*.safetensors")),
         lambda folder: {
-            name: part.tobytes() for name, part in load_example(study_in(folder, "safetensors"))[0].items()
+            name: part.tobytes()
+            for name, part in load_example(folder, experiment_on(scanned(folder)))[0].items()
         },
     ),
     "model": (

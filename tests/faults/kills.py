@@ -176,7 +176,8 @@ def timeless(entry: dict[str, object]) -> dict[str, object]:
 
 
 def reproduced(out: Path) -> dict[str, object]:
-    return trained(out) | {path.name: path.read_bytes() for path in out.glob("study-*")}
+    kept = [*out.glob("table2-*"), *out.glob("example-*")]
+    return trained(out) | {path.name: path.read_bytes() for path in kept}
 
 
 def leftovers(out: Path) -> list[Path]:

@@ -27,7 +27,7 @@ SHARE_OF_DAMAGE = {
     "run.json": 0.04,
     "log": 0.04,
     "best network": 0.13,
-    "study": 0.13,
+    "table 2": 0.13,
     "example": 0.12,
     "model": 0.2,
 }

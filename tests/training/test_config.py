@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pdrn.audio.corpus import Corpus
+from pdrn.errors import InputError
 from pdrn.nets import ConvolutionalMap, DenseMap, PrimalDual
 from pdrn.nets.files import encode
 from pdrn.nets.related import LISTA
@@ -177,3 +178,28 @@ def test_they_are_for_recordings_and_for_streams(rate, suffix):
 
 def test_the_documented_network_is_the_one_that_comes_along():
     assert load("speech-large") in [from_table(tomllib.loads(text)) for text in DOCUMENTED]
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        {"tying": "untied"},
+        {"depth": 2},
+        {"memory": "bias"},
+        {"memory": "gain"},
+        {"weighting": "spectrum"},
+        {"learn_theta": "per layer"},
+    ],
+    ids=str,
+)
+def test_truncated_gradients_are_for_tied_networks_with_more_layers(network):
+    tied = DENSE | {"depth": 4, "tying": "tied"}
+    assert from_table({"architecture": tied, "loss": {"last_layers": 3}}).loss.last_layers == 3
+    with pytest.raises(InputError, match="last_layers"):
+        from_table({"architecture": tied | network, "loss": {"last_layers": 3}})
+
+
+def test_a_shared_theta_needs_two_layers_of_gradients():
+    tied = DENSE | {"depth": 4, "tying": "tied", "learn_theta": "once"}
+    with pytest.raises(InputError, match="last_layers"):
+        from_table({"architecture": tied, "loss": {"last_layers": 1}})

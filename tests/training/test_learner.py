@@ -8,6 +8,8 @@ import torch
 from tests.conftest import TINY
 from tests.nets.plans import disturbed
 
+from pdrn.convex import L1, Box
+from pdrn.nets import DenseMap, PrimalDual
 from pdrn.nets.files import Provenance, encode, save
 from pdrn.nets.torch import NetworkModule
 from pdrn.training.config import from_table, run_name
@@ -201,3 +203,22 @@ def test_a_run_does_not_outlast_the_network_that_it_started_at(learned):
 def test_a_start_at_no_network_is_refused():
     with pytest.raises(ValueError, match="no model is called 'nowhere', and no file"):
         adapting("nowhere")
+
+
+def test_truncated_gradients_are_those_of_the_last_layers_alone():
+    """With one layer learned, the gradient is that of one block from where the others ended."""
+    plan = PrimalDual(DenseMap(32), 3, tying="tied", theta=1.0)
+    tied = {"architecture": encode(plan), "loss": {"last_layers": 1}}
+    learner, batch = Learner(from_table(tied), 1), examples(rows=4)
+    learner.products(batch)
+    weights = {name: part.detach().clone().requires_grad_() for name, part in learner.weights.items()}
+    cells = Box(torch.tensor(batch.lower), torch.tensor(batch.upper))
+    activations = plan.activations(weights, cells)
+    next(activations)
+    before = next(activations)
+    detached = type(before)(*(getattr(before, name).detach() for name in ("x", "y", "x_bar")))
+    block = plan.block(2, weights, plan.map)
+    loss = (block(L1(), cells, detached).x - torch.tensor(batch.signal)).square().mean()
+    loss.backward()
+    for name, part in learner.weights.items():
+        torch.testing.assert_close(part.grad, weights[name].grad)

@@ -17,9 +17,8 @@ from pdrn import workers
 from pdrn.audio.corpus import Corpus
 from pdrn.cli.progress import clock, display, following
 from pdrn.errors import InputError, LockedError
-from pdrn.reproduction.grid import Study, Trained, multiplications, trained
-from pdrn.reproduction.paper import KINDS
-from pdrn.reproduction.tables import place_of
+from pdrn.reproduction.grid import Grid, Trained, multiplications, train_network
+from pdrn.reproduction.tables import KINDS, variant_of
 from pdrn.training.config import Config
 from pdrn.training.runs import Run, run_for
 
@@ -33,12 +32,12 @@ Trainer = Callable[[Sequence[Config], Corpus, Path], Generator[Trained, None, No
 
 def title(config: Config) -> str:
     """Return what a network of the grid is called."""
-    place = place_of(config)
-    assert place is not None
-    return f"{place.kind} L={place.depth} lambda={config.loss.regularisation:g}"
+    variant = variant_of(config)
+    assert variant is not None
+    return f"{variant.kind} L={variant.depth} lambda={config.loss.regularisation:g}"
 
 
-def show_plan(study: Study, corpus: Corpus, out: Path, jobs: int) -> None:
+def show_plan(grid: Grid, corpus: Corpus, out: Path, jobs: int) -> None:
     """Print what would be trained, with its FLOPs and its time on this machine."""
     from pdrn.training.loop import shorter_run
     from pdrn.training.machine import fastest_threads, multiplications_per_second, usable_cores
@@ -46,20 +45,20 @@ def show_plan(study: Study, corpus: Corpus, out: Path, jobs: int) -> None:
     threads = fastest_threads(jobs)
     at_once = min(jobs, max(1, usable_cores() // threads))
     rate = at_once * multiplications_per_second(threads) * TYPICAL_SHARE_OF_FLOOR
-    table = RichTable(title=f"{study.recipe} recipe, {study.bits} bits, {corpus.folder}")
+    table = RichTable(title=f"{grid.recipe} recipe, {grid.bits} bits, {corpus.folder}")
     for heading in ("network", "epochs", "done", "TFLOP", "time"):
         table.add_column(heading, justify="right")
     total = 0.0
-    chosen = study.chosen_lambdas(corpus, out)
+    chosen = grid.choose_lambdas(corpus, out)
     parts = []
-    for config in [*study.first_part(), *study.second_part(chosen)]:
+    for config in [*grid.configs_before_lambda(), *grid.configs_after_lambda(chosen)]:
         log = run_for(config, corpus.checksum, out).log()
         if not log and (shorter := shorter_run(config, corpus.checksum, out, threads if jobs > 1 else 0)):
             log = shorter.log()
         parts.append((config, title(config), log[-1]["epoch"] if log else 0))
     # Which lambda will be chosen does not matter for the cost: any stands for it.
-    open_kinds = {kind: study.lambdas[0] for kind in KINDS if study.lambdas and kind not in chosen}
-    for config in study.second_part(open_kinds):
+    open_kinds = {kind: grid.lambdas[0] for kind in KINDS if grid.lambdas and kind not in chosen}
+    for config in grid.configs_after_lambda(open_kinds):
         parts.append((config, title(config).partition("lambda")[0] + "lambda as chosen", 0))
     for config, name, done in parts:
         left = multiplications(config, corpus) * (1 - done / config.budget.epochs)
@@ -72,19 +71,19 @@ def show_plan(study: Study, corpus: Corpus, out: Path, jobs: int) -> None:
     gflops = 2e-9 * rate / TYPICAL_SHARE_OF_FLOOR
     print(f"{jobs} at a time, {threads} threads each: {gflops:.0f} GFLOPS in matrix products, ", end="")
     print(f"of which training takes about {TYPICAL_SHARE_OF_FLOOR:.0%}")
-    if study.lambdas:
-        candidates = ", ".join(map(str, study.lambdas))
-        print(f"lambda of {candidates} is chosen at L={study.depth_for_lambda}, ", end="")
+    if grid.lambdas:
+        candidates = ", ".join(map(str, grid.lambdas))
+        print(f"lambda of {candidates} is chosen at L={grid.depth_for_lambda}, ", end="")
         print("for each kind of network, by the development error")
 
 
-def train_grid(study: Study, corpus: Corpus, out: Path, trainer: Trainer) -> str:
-    """Train all networks of a study that are not there yet, and return which could not be, if any."""
-    failed = _train(study.first_part(), corpus, out, trainer)
-    chosen = study.chosen_lambdas(corpus, out, all_done=False)
-    for remark in study.remarks(chosen):
-        Console(stderr=True, highlight=False).print(remark, soft_wrap=True)
-    failed += _train(study.second_part(chosen), corpus, out, trainer)
+def train_grid(grid: Grid, corpus: Corpus, out: Path, trainer: Trainer) -> str:
+    """Train all networks of a grid that are not there yet, and return which could not be, if any."""
+    failed = _train(grid.configs_before_lambda(), corpus, out, trainer)
+    chosen = grid.choose_lambdas(corpus, out, partial=True)
+    for warning in grid.lambda_warnings(chosen):
+        Console(stderr=True, highlight=False).print(warning, soft_wrap=True)
+    failed += _train(grid.configs_after_lambda(chosen), corpus, out, trainer)
     if not failed:
         return ""
     first, more = failed[0], f", and {len(failed) - 1} more as said above" if failed[1:] else ""
@@ -125,7 +124,7 @@ def side_by_side(
 
     with workers.deaf():  # it may start threads
         threads = fastest_threads(jobs)
-    train = partial(trained, corpus=corpus, out=out, threads=threads)
+    train = partial(train_network, corpus=corpus, out=out, threads=threads)
     with closing(workers.side_by_side(train, configs, jobs)) as results:
         for config, result in results:
             yield result or Trained(config, error="its process was killed; is memory short? try fewer jobs")
@@ -135,7 +134,7 @@ def in_turn(configs: Sequence[Config], corpus: Corpus, out: Path) -> Generator[T
     """Train networks one after another, each with its progress."""
     for number, config in enumerate(configs, 1):
         with display(f"{number}/{len(configs)}  {title(config)}") as watcher:
-            result = trained(config, corpus, out, watcher=watcher)
+            result = train_network(config, corpus, out, watcher=watcher)
         yield result
 
 
@@ -186,7 +185,7 @@ def train_on_ray(
 def _trained_by_worker(config: Config, corpus: Corpus, out: Path, threads: int) -> Trained:
     with suppress(OSError, ValueError):  # which training meets again, and says
         _wait_for(run_for(config, corpus.checksum, out))
-    return trained(config, corpus, out, threads)
+    return train_network(config, corpus, out, threads)
 
 
 def _wait_for(run: Run) -> None:

@@ -235,49 +235,58 @@ def reproduce(
     require("torch", "train")
     require("matplotlib", "report")
     from pdrn.cli.grid import in_turn, show_plan, side_by_side, train_grid
-    from pdrn.reproduction import grid as steps
-    from pdrn.reproduction.report import Findings, as_markdown, section, write_report
-    from pdrn.reproduction.tables import chosen_runs, save_example, save_study, with_known_metrics
+    from pdrn.reproduction import report
+    from pdrn.reproduction.grid import Grid, default_lambdas
+    from pdrn.reproduction.tables import (
+        best_runs,
+        measure_table_2,
+        restore_example,
+        save_example,
+        save_table_2,
+    )
 
     if perceptual and what not in ("table2", "all"):
         raise InputError(f"--metrics is for table2, which {what} is not a part of; leave it out")
     index = scanned_at(corpus, sample_rate)
-    study = steps.Study(
+    grid = Grid(
         recipe=recipe,
         depths=tuple(numbers(depths, int, "depths")),
         epochs=epochs,
         bits=bits,
         frame_length=frame_length,
-        lambdas=steps.lambdas_at(bits) if lambdas is None else tuple(numbers(lambdas, float, "lambdas")),
+        lambdas=default_lambdas(bits) if lambdas is None else tuple(numbers(lambdas, float, "lambdas")),
         lambda_depth=lambda_depth,
         sample_rate_hz=index.sample_rate_hz or 0,
         seed=seed,
     )
-    study.check(index, perceptual)
+    grid.check(index, perceptual)
     if dry_run:
-        show_plan(study, index, out, jobs)
+        show_plan(grid, index, out, jobs)
         return
     if engine is EngineName.ray:
         from pdrn.cli.grid import train_on_ray
         from pdrn.workers import connected
 
         with connected(address, os.cpu_count() or 1) as ray:
-            failure = train_grid(study, index, out, partial(train_on_ray, ray, cpus_per_network or 1.0))
+            failure = train_grid(grid, index, out, partial(train_on_ray, ray, cpus_per_network or 1.0))
     else:
-        failure = train_grid(study, index, out, partial(side_by_side, jobs=jobs) if jobs > 1 else in_turn)
-    setting, table = study.table(index, out)
+        failure = train_grid(grid, index, out, partial(side_by_side, jobs=jobs) if jobs > 1 else in_turn)
+    experiment, table = grid.table(index, out)
     if failure and not table:
         raise InputError(failure)
-    table2 = None
     if what in ("table2", "all"):
-        table2 = steps.table_2(setting, table, index, perceptual)
-        save_study(out, setting, {"table2": with_known_metrics(table2, out, setting)})
+        table2 = measure_table_2(experiment, table, index, perceptual)
+        save_table_2(out, experiment, table2)
     if what in ("figures", "all"):
-        save_example(out, setting, steps.example(setting, table, index), chosen_runs(table))
-    if what in ("table1", "table2"):
-        print(as_markdown([section(Findings(setting, table, table2), (what, "training"))]))
+        save_example(out, experiment, restore_example(experiment, table, index), best_runs(table))
+    if what == "table1":
+        shown = report.table_1_markdown(experiment, table)
+        print(report.experiment_section(experiment, [shown, report.training_markdown(table)]))
+    elif what == "table2":
+        shown = report.table_2_markdown(experiment, table, table2)
+        print(report.experiment_section(experiment, [shown, report.training_markdown(table)]))
     else:
-        print(write_report(out, out / "report"))
+        print(report.write_report(out, out / "report"))
     if failure:
         raise InputError(f"{failure}; what could be trained is in the tables")
 
@@ -326,63 +335,57 @@ def study(
     require("matplotlib", "report")
     from pdrn.cli.progress import display
     from pdrn.reproduction import studies
-    from pdrn.reproduction.report import comparison_markdown
-    from pdrn.reproduction.studies import iterated
-    from pdrn.reproduction.tables import known_steps, save_comparison
+    from pdrn.reproduction.evaluate import FRAME_LENGTH, whole_frames
+    from pdrn.reproduction.report import comparison_section
     from pdrn.training.config import Config
     from pdrn.training.loop import Diverged, train
     from pdrn.training.machine import fastest_threads
 
-    index, asked_threads, threads = scanned_at(corpus, sample_rate), threads, threads or fastest_threads()
+    index, given_threads, threads = scanned_at(corpus, sample_rate), threads, threads or fastest_threads()
     layers, learning_rates = numbers(depths, int, "depths"), numbers(rates, float, "rates")
     least = 2 if what == "iterating" else 1
     if not learning_rates or not layers or min(layers) < least:
         raise InputError(f"{what} takes learning rates, and numbers of layers from {least} on; name some")
-    studies.check(index)
-    if what == "neighbours":
-        networks = studies.neighbours(frame_length, bits)
-    elif what == "extrapolation":
-        networks = studies.extrapolation(frame_length, bits, layers, batches)
-    else:
-        networks = studies.iterating(frame_length, bits, layers, batches)
-    networks = studies.at_rate(networks, index.sample_rate_hz or 0)
-    asked = {
-        "networks": [entrant.name for entrant in networks],
+    whole_frames(index, "test", FRAME_LENGTH)  # refuse a test set that could not be measured in the end
+    resampled_hz = index.sample_rate_hz or 0
+    candidates = studies.candidates(what, frame_length, bits, layers, batches, resampled_hz)
+    task = {
+        "networks": [candidate.name for candidate in candidates],
         "corpus": index.folder.resolve().name,
         "corpus_sha256": index.checksum,
         "bits": bits,
         "frame_length": frame_length,
         "epochs": epochs,
     }
-    if index.sample_rate_hz:
-        asked["sample_rate_hz"] = index.sample_rate_hz
+    if resampled_hz:
+        task["sample_rate_hz"] = resampled_hz
     if what == "neighbours":
-        timed = partial(studies.in_equal_time, networks, index, epochs, threads)
-        steps = known_steps(out, asked | {"threads": asked_threads}, timed)
+        measure = partial(studies.equal_time_steps, candidates, index, epochs, threads)
+        steps = studies.saved_steps(out, task | {"threads": given_threads}, measure)
     else:
-        asked["batches"], steps = batches, (epochs * batches,) * len(networks)
-    contest = studies.Comparison(networks, steps, tuple(learning_rates), tuple(range(seeds)))
+        task["batches"], steps = batches, (epochs * batches,) * len(candidates)
+    comparison = studies.Comparison(candidates, steps, tuple(learning_rates), tuple(range(seeds)))
     names, numbered = list[str](), count(1)
 
-    def train_all(runs: list[tuple[studies.Entrant, Config]]) -> None:
-        for entrant, config in runs:
-            rate, number = config.optimiser.learning_rate, f"{next(numbered)}/{contest.run_count}"
-            title = f"{number}  {entrant.name}, learning rate {rate:g}, seed {config.seed}"
+    def train_all(runs: list[tuple[studies.Candidate, Config]]) -> None:
+        for candidate, config in runs:
+            rate, number = config.optimiser.learning_rate, f"{next(numbered)}/{comparison.run_count}"
+            title = f"{number}  {candidate.name}, learning rate {rate:g}, seed {config.seed}"
             with display(title) as watcher:
                 try:
                     names.append(train(config, index, out, threads=threads, watcher=watcher).folder.name)
                 except Diverged as error:
-                    if config.seed != contest.seeds[0]:
+                    if config.seed != comparison.seeds[0]:
                         raise
                     watcher.note(f"{title}: {error.fact}; this learning rate does not count")
 
-    train_all(contest.trials())
-    train_all(contest.repetitions(studies.best_rates(contest, index, out)))
-    found = studies.outcomes(contest, index, out)
+    train_all(comparison.trials())
+    train_all(comparison.repetitions(comparison.best_rates(index, out)))
+    measured = comparison.measure(index, out)
     if what == "iterating":
-        found = [iterated(outcome, index, out) for outcome in found]
-    told = {"task": asked, "steps": steps, "runs": names, "results": [asdict(each) for each in found]}
-    print(comparison_markdown(out, save_comparison(out, what, told)))
+        measured = [studies.add_curve(each, index, out) for each in measured]
+    saved = {"task": task, "steps": steps, "runs": names, "results": [asdict(each) for each in measured]}
+    print(comparison_section(studies.save_comparison(out, what, saved), saved))
 
 
 REPORT_EXAMPLES = """\b
@@ -405,11 +408,10 @@ def report(
 ) -> None:
     """Write report.md with the tables and figures of all runs in a folder."""
     require("matplotlib", "report")
-    from pdrn.reproduction.report import write_report
-    from pdrn.reproduction.tables import publish
+    from pdrn.reproduction.report import export_logs, write_report
 
     out = out or runs / "report"
     path = write_report(runs, out)
     if logs:
-        publish(runs, out)
+        export_logs(runs, out)
     print(path)

@@ -1,4 +1,4 @@
-"""Quantize the signals of a corpus, restore them by every method, and measure."""
+"""Quantize the signals of a corpus, restore them by methods, and measure the errors."""
 
 from __future__ import annotations
 
@@ -17,27 +17,37 @@ from pdrn.convex import DCT, ChambollePock, dequantization, solve
 from pdrn.errors import InputError
 from pdrn.nets import Network
 from pdrn.nets.files import Unit, describe, load
-from pdrn.reproduction.paper import FRAME_LENGTH
 from pdrn.restoration import registry
 from pdrn.restoration.restorer import Restorer
 from pdrn.training.config import from_complete_table
 from pdrn.training.data import without_a_frame
 
 Method = Callable[[Sequence[Cells]], list[FloatArray]]
+"""Restores signals from their cells."""
+
+FRAME_LENGTH = 1024
+"""The n of the paper: samples of a frame."""
 
 PAPER_STEPS = ChambollePock(sigma=10.0, tau=0.1, theta=1.0)
-"""The steps with which the Chambolle-Pock row of Table 2 comes out."""
+"""The steps that reproduce the Chambolle-Pock rows of Table 2."""
 
 FRAMES_AT_ONCE = 1024
+"""Restore this number of frames at a time, which bounds the memory."""
 
 
 def method_named(name: str, frame_length: int = FRAME_LENGTH, sample_rate_hz: int = 16000) -> Method:
-    """Return the method that a name stands for.
+    """Return the method with a name.
 
-    ``qu`` leaves the quantized signal as it is; ``cp:N`` does N iterations of Chambolle-Pock on each frame,
-    with the cosine transform and the steps of Table 2; ``overlapped`` is Chambolle-Pock as ``pdrn restore``
-    does it, and ``restore`` what that does unless told otherwise. Anything else is the name of a network that
-    comes along or the path of another; a number behind a colon says on how many shifted grids it is run.
+    ``qu``
+        The quantized signal.
+    ``cp:N``
+        N iterations of Chambolle-Pock on each frame, with the DCT and the steps of Table 2.
+    ``overlapped``
+        Chambolle-Pock on overlapping frames, as ``pdrn restore --method cp``.
+    ``restore``
+        The default of ``pdrn restore``.
+    ``MODEL`` or ``MODEL:SHIFTS``
+        A bundled model by its name, or any by its file; run on this number of shifted grids.
 
     >>> method_named("cp:0")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -53,10 +63,10 @@ def method_named(name: str, frame_length: int = FRAME_LENGTH, sample_rate_hz: in
             signals, frame_length, lambda cells: _chambolle_pock(cells, iterations)
         )
     if name in ("overlapped", "restore"):
-        return _restoring(Restorer(method="cp" if name == "overlapped" else "auto"), sample_rate_hz)
+        return _restorer_method(Restorer(method="cp" if name == "overlapped" else "auto"), sample_rate_hz)
     model, shifts = _model_and_shifts(name)
     if model in registry.names():
-        return _restoring(Restorer.from_pretrained(model, shifts=shifts), sample_rate_hz)
+        return _restorer_method(Restorer.from_pretrained(model, shifts=shifts), sample_rate_hz)
     if os.path.isfile(model):
         network, provenance = load(model)
         if (rate := provenance.sample_rate_hz) not in (None, sample_rate_hz):
@@ -64,7 +74,7 @@ def method_named(name: str, frame_length: int = FRAME_LENGTH, sample_rate_hz: in
                 f"{model} is for {rate} Hz and this is {sample_rate_hz} Hz; resample the corpus to {rate} Hz"
             )
         if network.architecture.map.frame_length is None and provenance.unit == "cell":
-            return _restoring(Restorer(model, shifts=shifts), sample_rate_hz)
+            return _restorer_method(Restorer(model, shifts=shifts), sample_rate_hz)
         if shifts not in (None, 1):
             raise InputError(f"{model} can be run on one grid alone; leave :{shifts} out")
         return network_method(network, provenance.unit)
@@ -74,9 +84,9 @@ def method_named(name: str, frame_length: int = FRAME_LENGTH, sample_rate_hz: in
 
 
 def trained_depths(name: str) -> tuple[float, ...]:
-    """Return the bit depth that a method named so was trained for, or the ends of a range; none for any.
+    """Return the bit depth, or the ends of the range, that a method was trained for; () if for any.
 
-    Networks in units of the cell are for any, and so is all that was not trained.
+    Networks in units of the cell, and methods that were not trained, are for any.
     """
     model, _ = _model_and_shifts(name)
     if model in registry.names() or not os.path.isfile(model):
@@ -86,18 +96,18 @@ def trained_depths(name: str) -> tuple[float, ...]:
         return ()
     try:
         return from_complete_table(provenance.training["config"]).data.bits
-    except (KeyError, ValueError):  # it does not say, or not in words of this version
+    except (KeyError, InputError):  # a file of another program, or version
         return ()
 
 
 def _model_and_shifts(name: str) -> tuple[str, int | None]:
-    """Return the name or path of a network, and on how many shifted grids it is run, if that is said."""
+    """Split MODEL:SHIFTS."""
     model, _, shifts = name.partition(":")
     return (model, int(shifts)) if shifts.isdecimal() else (name, None)
 
 
-def _restoring(restorer: Restorer, sample_rate_hz: int) -> Method:
-    """Return what users get as a method, refusing a rate or shifts that it is not for before any work."""
+def _restorer_method(restorer: Restorer, sample_rate_hz: int) -> Method:
+    """Return the method of a restorer, which is refused now if it cannot take the sample rate."""
     restorer.method_for(sample_rate_hz, 1.0)
     return lambda signals: [restorer.restore_cells(cells, sample_rate_hz, _width(cells)) for cells in signals]
 
@@ -117,7 +127,7 @@ def network_method(network: Network, unit: Unit) -> Method:
 
 
 def _width(cells: Cells) -> float:
-    """Return how wide cells are that all have one width, but for a few at the ends."""
+    """Return the width of uniform cells; those at full scale may be wider."""
     widths = cells.hi - cells.lo
     return float(np.median(widths[widths > 0]))
 
@@ -125,7 +135,7 @@ def _width(cells: Cells) -> float:
 def _by_frame(
     signals: Sequence[Cells], frame_length: int, restore: Callable[[Cells], FloatArray]
 ) -> list[FloatArray]:
-    """Cut all signals into frames, the last filled up with zeros, restore these, and put them together."""
+    """Cut signals into frames, the last padded with zeros, restore the frames, and join them."""
     padded = [
         [np.pad(part, (0, -len(part) % frame_length)) for part in (cells.lo, cells.hi)] for cells in signals
     ]
@@ -151,24 +161,24 @@ PERCEPTUAL = {"pesq": "pesq", "stoi": "pystoi"}
 
 @dataclass(frozen=True)
 class Row:
-    """What one method reaches on one split of a corpus."""
+    """The errors of one method on one split of a corpus."""
 
     method: str
     mse: float
     """Mean squared error over all samples of all frames."""
     snr: float
-    """Signal-to-noise ratio in dB of each file's whole frames, the mean over the files."""
+    """Signal-to-noise ratio of a file's whole frames in dB, averaged over the files."""
     snr_pooled: float
-    """Signal-to-noise ratio in dB of all frames together."""
+    """Signal-to-noise ratio of all frames together in dB."""
     ratio: float
-    """Mean squared error in units of the quantized signal's."""
+    """Mean squared error relative to that of the quantized signal."""
     bits: int
     split: str
     files: int
     frames: int
     corpus_sha256: str
     pesq: float | None = None
-    """Of the files' whole frames, their mean, where that was asked for; see `pdrn.audio.metrics.pesq`."""
+    """Averaged over the files, if requested; see `pdrn.audio.metrics.pesq`."""
     stoi: float | None = None
 
 
@@ -186,20 +196,16 @@ def check_metrics(metrics: Collection[str], sample_rate_hz: int) -> None:
 
 
 def whole_frames(corpus: Corpus, split: str, frame_length: int) -> list[FloatArray]:
-    """Return the signals of a split, each as far as it has whole frames, but for those that have none.
+    """Return the signals of a split, each cut to whole frames; shorter ones are left out.
 
-    A split in which nothing, or a signal in which silence is left, is refused: there is nothing to compare
-    errors with.
+    A split without a frame is refused, and so is a silent signal, which has no relative error.
     """
     signals = []
     for entry in corpus.split(split):
         signal = corpus.signal(entry)
         if len(whole := signal[: len(signal) // frame_length * frame_length]):
             if not whole.any():
-                raise InputError(
-                    f"the whole frames of {corpus.folder / entry.path} are silent, and errors cannot be "
-                    "compared with silence; leave it out"
-                )
+                raise InputError(f"the whole frames of {corpus.folder / entry.path} are silent; leave it out")
             signals.append(whole)
     if not signals:
         raise without_a_frame(corpus, split, frame_length)
@@ -215,14 +221,25 @@ def evaluate(
     metrics: Collection[str] = (),
     note: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Row]:
-    """Yield a row for each method, on the whole frames of every file, as in the paper.
+    """Yield a row for each method, measured on the whole frames of every file, as in the paper.
 
-    Methods are given by name, or as a mapping from names of one's own. Files shorter than a frame do not
-    count. Unknown methods and measures are refused before any work. ``note`` is told how many files are too
-    short, and which networks were trained for another bit depth.
+    Parameters
+    ----------
+    corpus, split
+        The signals, with a peak of 1.
+    bits
+        The bit depth of a mid-rise quantizer.
+    methods
+        Names for `method_named`, or methods by any name. An unknown one is refused before any work.
+    frame_length
+        In samples; shorter files are left out.
+    metrics
+        Perceptual metrics to measure too: ``pesq``, ``stoi``.
+    note
+        Called with a sentence if files are left out, or a network was trained for another bit depth.
     """
     if not methods:
-        raise InputError("there is no method to measure; name some, for example qu,cp:25")
+        raise InputError("no method to measure; name some, for example qu,cp:25")
     sample_rate_hz = corpus.signal_rate_hz
     restorers = (
         methods
@@ -233,7 +250,7 @@ def evaluate(
     quantizer = MidRise(bits, full_scale=True)
     signals = whole_frames(corpus, split, frame_length)
     if short := len(corpus.split(split)) - len(signals):
-        note(f"files shorter than a frame of {frame_length} samples, which are left out: {short}")
+        note(f"left out {short} files shorter than a frame of {frame_length} samples")
     for name in () if isinstance(methods, Mapping) else restorers:
         depths = trained_depths(name)
         if depths and not depths[0] <= bits <= depths[-1]:

@@ -1,4 +1,4 @@
-"""The figures of a report: curves as in the paper, one frame in its cells, spectrograms."""
+"""The figures of a report: learning curves as in the paper, a signal in its cells, spectrograms, studies."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator
 
 from pdrn.audio.frames import cut
-from pdrn.reproduction.paper import TABLE_1, Kind
-from pdrn.reproduction.studies import interval
-from pdrn.reproduction.tables import Place, Table
+from pdrn.reproduction.studies import confidence_interval
+from pdrn.reproduction.tables import PAPER_TABLE_1, Kind, Table1, Variant
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
@@ -33,36 +32,35 @@ PALETTE = ("#8a94a3", "#2a78b5", "#c8452e", "#c2800f")
 
 SAMPLES_SHOWN = 80
 
-VERY_DIFFERENT = 5
-"""Numbers of epochs are, if one is more than so many times another."""
+LOG_RATIO = 5
+"""Epochs are on a logarithmic scale if some networks had more than this multiple of the others'."""
 
 
-def curves(table: Table, kind: Kind, with_the_papers: bool) -> Figure:
+def curves(table: Table1, kind: Kind, with_papers: bool) -> Figure:
     """Draw training and development errors over the epochs, without and with regularisation.
 
-    The layout of the paper's figures; on request its minima are marked at the right edge. Epochs are on a
-    logarithmic scale where some networks had many times those of others.
+    The layout is that of the paper's figures. Ticks at the right edge can mark the paper's minima.
     """
     lengths = [result.epochs for result in table.values()]
-    is_wide = max(lengths) > VERY_DIFFERENT * min(lengths)
+    is_wide = max(lengths) > LOG_RATIO * min(lengths)
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(8, 5.6), layout="constrained")
         axes = figure.subplots(2, 2, sharex=True, sharey=True)
-        depths = sorted({place.depth for place in table})
+        depths = sorted({variant.depth for variant in table})
         colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.85, len(depths)))
         for row, regularised in enumerate((False, True)):
             for column, split in enumerate(("train", "dev")):
                 panel = axes[row][column]
                 for depth, colour in zip(depths, colours, strict=True):
-                    result = table.get(Place(kind, regularised, depth))
+                    result = table.get(Variant(kind, regularised, depth))
                     if result is None:
                         continue
                     epochs = [entry["epoch"] for entry in result.log]
                     errors = [1e4 * entry[f"{split}_mse"] for entry in result.log]
                     marker = "." if len(epochs) < 3 else None
                     panel.plot(epochs, errors, color=colour, lw=1.2, marker=marker, label=f"L = {depth}")
-                    papers = TABLE_1.get((kind, split, regularised, depth))
-                    if papers and with_the_papers:
+                    papers = PAPER_TABLE_1.get((kind, split, regularised, depth))
+                    if papers and with_papers:
                         at = panel.get_yaxis_transform()
                         panel.plot([0.985, 1.0], 2 * [1e4 * papers], transform=at, color=colour, lw=2.5)
                 words = {"train": "training", "dev": "development"}[split]
@@ -89,7 +87,7 @@ def curves(table: Table, kind: Kind, with_the_papers: bool) -> Figure:
 
 
 def waveform(example: Arrays) -> Figure:
-    """Draw the loudest part of an example: cells, the signal in them, what was restored; and magnified."""
+    """Draw the loudest part of an example: cells, signal, restored signals; below, relative to the cell."""
     signal = example["signal"]
     count = min(SAMPLES_SHOWN, len(signal))
     energy = np.convolve(np.square(signal), np.ones(count), "valid")
@@ -145,24 +143,24 @@ def spectrograms(example: Arrays, frame_length: int = 512, hop: int = 64) -> Fig
         return figure
 
 
-def extrapolation(outcomes: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw what is left of the error over the number of layers, a line for each kind of extrapolation."""
-    panels = sorted({(each["labels"]["map"], each["labels"]["network"]) for each in outcomes}, reverse=True)
-    thetas = list(dict.fromkeys(each["labels"]["theta"] for each in outcomes))
+def extrapolation(results: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw the error over the number of layers, a line for each kind of extrapolation."""
+    panels = sorted({(each["labels"]["map"], each["labels"]["network"]) for each in results}, reverse=True)
+    thetas = list(dict.fromkeys(each["labels"]["theta"] for each in results))
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(8, 3 * -(-len(panels) // 2)), layout="constrained")
         axes = figure.subplots(-(-len(panels) // 2), 2, squeeze=False)
         for panel, (map, network) in zip(axes.flat, panels, strict=False):
             panel.set_title(f"{network}, {map}")
-            for place, (theta, colour) in enumerate(zip(thetas, PALETTE, strict=False)):
+            for index, (theta, colour) in enumerate(zip(thetas, PALETTE, strict=False)):
                 shown = [
-                    (each["labels"]["layers"], *interval(each["dev_ratio"]))
-                    for each in outcomes
+                    (each["labels"]["layers"], *confidence_interval(each["dev_ratio"]))
+                    for each in results
                     if (each["labels"]["map"], each["labels"]["network"], each["labels"]["theta"])
                     == (map, network, theta)
                 ]
                 layers, means, halves = (np.array(part, float) for part in zip(*shown, strict=True))
-                beside = layers * (1 + 0.02 * (place - 1.5))  # so that intervals do not hide each other
+                beside = layers * (1 + 0.02 * (index - 1.5))  # intervals do not hide each other
                 style = {"color": colour, "lw": 1.2, "marker": "o", "ms": 3, "capsize": 2}
                 panel.errorbar(beside, means, np.nan_to_num(halves), label=f"theta {theta}", **style)
             panel.set_xscale("log")
@@ -174,24 +172,24 @@ def extrapolation(outcomes: Sequence[Mapping[str, Any]]) -> Figure:
         return figure
 
 
-def iterating(outcomes: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw what is left of the error, and the gap of tied networks, over iterations beyond the training."""
+def iterating(results: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw the error, and the duality gap of tied networks, over iterations beyond training."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(8, 4.2), layout="constrained")
         left, right = figure.subplots(1, 2)
-        map = matplotlib.colormaps["tab20" if len(outcomes) <= 20 else "turbo"]
-        colours = map(np.linspace(0, 1, len(outcomes)))
-        for outcome, colour in zip(outcomes, colours, strict=True):
-            labels, course = outcome["labels"], outcome["curve"]
+        map = matplotlib.colormaps["tab20" if len(results) <= 20 else "turbo"]
+        colours = map(np.linspace(0, 1, len(results)))
+        for result, colour in zip(results, colours, strict=True):
+            labels, curve = result["labels"], result["curve"]
             depth = int(labels["layers"])
             name = f"{labels['network']}, L = {depth}"
             name += "" if labels["gradient"] == "all" else f", gradient of the {labels['gradient']}"
-            iterations = 1 + np.arange(len(course["ratio"]))
-            left.plot(iterations, course["ratio"], color=colour, lw=1.2, label=name)
-            left.plot(depth, course["ratio"][depth - 1], "o", color=colour, ms=4)
-            if course["gap"]:
-                right.plot(iterations, course["gap"], color=colour, lw=1.2)
-                right.plot(depth, course["gap"][depth - 1], "o", color=colour, ms=4)
+            iterations = 1 + np.arange(len(curve["ratio"]))
+            left.plot(iterations, curve["ratio"], color=colour, lw=1.2, label=name)
+            left.plot(depth, curve["ratio"][depth - 1], "o", color=colour, ms=4)
+            if curve["gap"]:
+                right.plot(iterations, curve["gap"], color=colour, lw=1.2)
+                right.plot(depth, curve["gap"][depth - 1], "o", color=colour, ms=4)
         left.set_title("error")
         left.set_ylabel("MSE ratio, development")
         left.set_ylim(top=min(1.2, left.get_ylim()[1]))

@@ -1,7 +1,11 @@
-"""Comparisons: networks on the same task, each trained for the same time or the same number of steps.
+"""Studies beyond the paper: networks on the same task, in equal time or in equal steps.
 
-Where several learning rates are tried, a network counts with the one that is best for it on the development
-set, from the first seed; where several seeds are, errors are means with an interval of 95 %.
+    neighbours      primal-dual networks beside LISTA, residual networks, learned primal-dual
+    extrapolation   theta = 0, 1, learned, and learned per layer
+    iterating       networks repeated beyond the depth that they were trained with
+
+A candidate counts with the learning rate that is best on the development set with the first seed. With
+several seeds, errors are means with 95 % confidence intervals.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,213 +30,70 @@ from pdrn.nets.maps import Map
 from pdrn.nets.primal_dual import Learned, Memory
 from pdrn.nets.related import LISTA, DeepPrimalDual, LearnedPrimalDual, ResidualNetwork, recurrent_proximal
 from pdrn.nets.runtime import limited, repeated
-from pdrn.reproduction.evaluate import evaluate, network_method, whole_frames
-from pdrn.reproduction.paper import FRAME_LENGTH
-from pdrn.reproduction.tables import for_bits
+from pdrn.reproduction.evaluate import evaluate, network_method
+from pdrn.reproduction.tables import REMEDY, for_bits
+from pdrn.storage import content_sha256, make_folder
 from pdrn.training.config import Budget, Config, from_table
 from pdrn.training.data import DevelopmentData, TrainingData
-from pdrn.training.runs import Run, run_for
+from pdrn.training.runs import Run, load_json, readable, run_for, save_json
 
-ROUNDS = 12
-"""How many steps of each network are timed, in turn: a busy machine then slows down all of them."""
-
-WARM_UP = 2
-"""The first of these do not count."""
+STUDIES = ("neighbours", "extrapolation", "iterating")
 
 Labels = Mapping[str, str | int]
-"""What tells a network from the others, by heading."""
+"""Column of the report -> what tells a candidate from the others."""
+
+Options = Mapping[str, Any]
+
+
+# Candidates -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Entrant:
-    """A network in a comparison; its seed, learning rate and length are the comparison's."""
+class Candidate:
+    """A network in a comparison, which sets its seed, learning rate and budget."""
 
     labels: Labels
     config: Config
 
     @property
     def name(self) -> str:
-        """All labels in a row."""
-        return ", ".join(f"{heading} {label}" for heading, label in self.labels.items())
+        """All labels in one line."""
+        return ", ".join(f"{column} {label}" for column, label in self.labels.items())
 
 
-def at_rate(entrants: Sequence[Entrant], sample_rate_hz: int) -> tuple[Entrant, ...]:
-    """Return networks for a corpus that is resampled to this rate, or not (0)."""
+def candidates(
+    study: str, frame_length: int, bits: int, depths: Sequence[int], batches: int, sample_rate_hz: int
+) -> tuple[Candidate, ...]:
+    """Return the networks of a study.
 
-    def resampled(config: Config) -> Config:
-        data = dataclasses.replace(config.data, sample_rate_hz=sample_rate_hz)
-        return dataclasses.replace(config, data=data)
-
-    return tuple(dataclasses.replace(each, config=resampled(each.config)) for each in entrants)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Networks, and how long, with which learning rates and from which seeds each of them is trained."""
-
-    entrants: tuple[Entrant, ...]
-    steps: tuple[int, ...]
-    """How long, for each entrant."""
-    rates: tuple[float, ...]
-    seeds: tuple[int, ...]
-
-    @property
-    def run_count(self) -> int:
-        """How many runs it takes."""
-        return len(self.entrants) * (len(self.rates) + len(self.seeds) - 1)
-
-    def trials(self) -> list[tuple[Entrant, Config]]:
-        """Return the runs that choose learning rates: all of them, from the first seed."""
-        return [
-            (entrant, self.config(index, rate, self.seeds[0]))
-            for index, entrant in enumerate(self.entrants)
-            for rate in self.rates
-        ]
-
-    def repetitions(self, rates: Sequence[float]) -> list[tuple[Entrant, Config]]:
-        """Return the runs from the other seeds, with a learning rate for each entrant."""
-        return [
-            (entrant, self.config(index, rates[index], seed))
-            for seed in self.seeds[1:]
-            for index, entrant in enumerate(self.entrants)
-        ]
-
-    def config(self, index: int, rate: float, seed: int) -> Config:
-        """Return the run of the entrant at an index."""
-        config, budget = self.entrants[index].config, Budget(steps=self.steps[index])
-        optimiser = dataclasses.replace(config.optimiser, learning_rate=rate)
-        return dataclasses.replace(config, seed=seed, optimiser=optimiser, budget=budget)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What an entrant reached, with the learning rate that is best for it."""
-
-    labels: Labels
-    parameters: int
-    steps: int
-    learning_rate: float
-    dev_ratio: tuple[float, ...]
-    """What is left of the quantization error on the development set, for each seed."""
-    test_ratio: tuple[float, ...]
-    """The same on the test set."""
-    test_snr: tuple[float, ...]
-    """The signal-to-noise ratio there in dB."""
-    runs: tuple[str, ...]
-    """The run folder of each seed."""
-    theta: tuple[tuple[float, ...], ...] = ()
-    """The extrapolation that was learned, for each seed, where it was."""
-    curve: dict[str, Any] | None = None
-    """What it does beyond its training, where that was measured."""
-
-
-def check(corpus: Corpus) -> None:
-    """Refuse a corpus whose test set could not be measured when all runs are done.
-
-    That is over whole frames of 1024 samples, whatever the networks take.
+    Parameters
+    ----------
+    study
+        ``neighbours`` has its own depths, and one pass over the corpus per epoch.
+    frame_length
+        In samples; for convolutional networks, the window.
+    bits
+        The bit depth.
+    depths
+        The numbers of layers.
+    batches
+        Batches per epoch.
+    sample_rate_hz
+        Resample the corpus to this rate (0: keep).
     """
-    whole_frames(corpus, "test", FRAME_LENGTH)
+    data = {"bits": bits, "placing": "random", "sample_rate_hz": sample_rate_hz}
+    if study == "neighbours":
+        return _neighbours(frame_length, data)
+    make = _extrapolation if study == "extrapolation" else _iterating
+    return make(frame_length, depths, data | {"batches": batches})
 
 
-def in_equal_time(entrants: Sequence[Entrant], corpus: Corpus, epochs: int, threads: int) -> tuple[int, ...]:
-    """Return how many steps of each entrant take the processor as long as so many epochs of the first."""
-    from pdrn.training.loop import Learner
-    from pdrn.training.machine import repeatable
+def _neighbours(n: int, data: Options) -> tuple[Candidate, ...]:
+    """Return primal-dual networks and others with as many weights as a PDN of two layers.
 
-    data = [TrainingData.read(corpus, entrant.config) for entrant in entrants]
-    times = np.empty((ROUNDS, len(entrants)))
-    with repeatable(threads):
-        learners = [Learner(entrant.config, ROUNDS) for entrant in entrants]
-        batches = [next(each.batches(0)) for each in data]
-        for turn in times:
-            for place, (learner, batch) in enumerate(zip(learners, batches, strict=True)):
-                begin = time.process_time()  # what other processes take is none of it
-                learner.learn(batch)
-                turn[place] = time.process_time() - begin
-    seconds = np.median(times[WARM_UP:], axis=0)
-    steps = epochs * data[0].steps_per_epoch * seconds[0] / seconds
-    return tuple(max(1, round(count)) for count in steps)
-
-
-def best_rates(comparison: Comparison, corpus: Corpus, out: str | os.PathLike[str]) -> list[float]:
-    """Return the learning rate that is best for each entrant, once all trials have ended."""
-    found = []
-    for index in range(len(comparison.entrants)):
-        configs = [comparison.config(index, rate, comparison.seeds[0]) for rate in comparison.rates]
-        runs = [run_for(config, corpus.checksum, out) for config in configs]
-        errors = [_dev_ratio(run) if run.is_done else math.inf for run in runs]
-        if math.isinf(min(errors)):
-            raise InputError(
-                f"{comparison.entrants[index].name} could be trained with none of the learning rates; "
-                "name smaller ones"
-            )
-        found.append(comparison.rates[int(np.argmin(errors))])
-    return found
-
-
-def outcomes(comparison: Comparison, corpus: Corpus, out: str | os.PathLike[str]) -> list[Outcome]:
-    """Return what came of a comparison whose runs are all done; the test set is measured now."""
-    found = []
-    for index, rate in enumerate(best_rates(comparison, corpus, out)):
-        entrant = comparison.entrants[index]
-        configs = [comparison.config(index, rate, seed) for seed in comparison.seeds]
-        runs = [run_for(config, corpus.checksum, out) for config in configs]
-        tested = [_on_test_set(run, corpus) for run in runs]
-        found.append(
-            Outcome(
-                labels=entrant.labels,
-                parameters=entrant.config.architecture.parameter_count,
-                steps=comparison.steps[index],
-                learning_rate=rate,
-                dev_ratio=tuple(map(_dev_ratio, runs)),
-                test_ratio=tuple(ratio for ratio, _ in tested),
-                test_snr=tuple(snr for _, snr in tested),
-                runs=tuple(run.folder.name for run in runs),
-                theta=tuple(theta for run in runs if (theta := _theta(run))),
-            )
-        )
-    return found
-
-
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the mean and half the width of its interval of 95 %, which is NaN for a single value.
-
-    >>> mean, half = interval([1.0, 2.0, 3.0])
-    >>> round(mean, 2), round(half, 2)
-    (2.0, 2.48)
+    That is four square matrices. Kinds with fewer have larger ones; a tied PDN and learned primal-dual, which
+    cannot be matched so, stay smaller.
     """
-    from scipy.stats import t
-
-    mean, count = float(np.mean(values)), len(values)
-    if count < 2:
-        return mean, math.nan
-    return mean, float(t.ppf(0.975, count - 1) * np.std(values, ddof=1) / math.sqrt(count))
-
-
-def _dev_ratio(run: Run) -> float:
-    return float(min(entry["dev_ratio"] for entry in run.complete_log()))
-
-
-def _theta(run: Run) -> tuple[float, ...]:
-    return tuple(float(value) for value in run.best().weights.get("theta", ()))
-
-
-def _on_test_set(run: Run, corpus: Corpus) -> tuple[float, float]:
-    data = run.config().data
-    row = next(evaluate(corpus, "test", int(data.bits[0]), {"": network_method(run.best(), data.unit)}))
-    return row.ratio, row.snr
-
-
-Table = Mapping[str, Any]
-
-
-def neighbours(frame_length: int, bits: int) -> tuple[Entrant, ...]:
-    """Return primal-dual networks and their neighbours, with as many weights as a PDN of two layers.
-
-    That is four square matrices. A network with fewer has larger ones; those that cannot be matched so come
-    as they are: learned primal-dual has few weights by its nature.
-    """
-    n = frame_length
     square, wide = DenseMap(n), DenseMap(n, 4 * n)
     networks: dict[str, Architecture] = {
         "PDN": PrimalDual(square, 2, "dual"),
@@ -247,20 +108,19 @@ def neighbours(frame_length: int, bits: int) -> tuple[Entrant, ...]:
         "learned primal-dual": LearnedPrimalDual(square, 5),
         "deep primal-dual": DeepPrimalDual(DenseMap(n, 7 * n // 8), 5, body_depth=1),
     }
-    data = {"bits": bits, "length": n, "placing": "random"}
     return tuple(
-        Entrant({"network": name, "layers": network.depth}, _modern(network, data))
+        Candidate({"network": name, "layers": network.depth}, _modern(network, {"length": n, **data}))
         for name, network in networks.items()
     )
 
 
-def extrapolation(frame_length: int, bits: int, depths: Sequence[int], batches: int) -> tuple[Entrant, ...]:
-    """Return networks with every kind of extrapolation: dense and convolutional, PDN and PDRN with memory.
+def _extrapolation(n: int, depths: Sequence[int], common: Options) -> tuple[Candidate, ...]:
+    """Return dense and convolutional PDNs, and PDRNs with memory, with every kind of extrapolation.
 
-    An epoch has so many batches, all of the same number of samples.
+    All batches have the same number of samples.
     """
-    n, frames, segments = frame_length, 128, 8
-    shapes: dict[str, tuple[Map, dict[str, Any], Table]] = {
+    frames, segments = 128, 8
+    shapes: dict[str, tuple[Map, Options, Options]] = {
         "dense": (DenseMap(n), {"length": n}, {"batch_size": frames}),
         "convolutional": (
             ConvolutionalMap(n // 4, n, n // 4),
@@ -275,13 +135,12 @@ def extrapolation(frame_length: int, bits: int, depths: Sequence[int], batches: 
         "per layer": (1.0, "per layer"),
     }
     memories: dict[str, Memory] = {"PDN": "dual", "PDRN with memory": "gain"}
-    common: dict[str, Any] = {"bits": bits, "placing": "random", "batches": batches}
     return tuple(
-        Entrant(
+        Candidate(
             {"map": shape, "network": name, "layers": depth, "theta": theta},
             _modern(
                 PrimalDual(map, depth, memory, theta=start, learn_theta=learned),
-                common | data,
+                {**common, **data},
                 optimiser=optimiser,
             ),
         )
@@ -292,12 +151,12 @@ def extrapolation(frame_length: int, bits: int, depths: Sequence[int], batches: 
     )
 
 
-def iterating(frame_length: int, bits: int, depths: Sequence[int], batches: int) -> tuple[Entrant, ...]:
-    """Return networks to be iterated beyond their training; tied ones by truncated gradients too.
+def _iterating(n: int, depths: Sequence[int], common: Options) -> tuple[Candidate, ...]:
+    """Return networks to iterate beyond their training; tied ones with truncated gradients too.
 
-    Chambolle-Pock converges with theta = 1; with theta = 0 it is another method, which need not.
+    Chambolle-Pock converges with theta = 1. With theta = 0 it need not.
     """
-    map, common = DenseMap(frame_length), {"bits": bits, "length": frame_length}
+    map, data = DenseMap(n), {"length": n, **common}
     found = []
     for depth in depths:
         networks = {
@@ -308,49 +167,206 @@ def iterating(frame_length: int, bits: int, depths: Sequence[int], batches: int)
             "PDRN with memory": PrimalDual(map, depth, "gain"),
         }
         for name, network in networks.items():
-            data = common | {"placing": "random", "batches": batches}
             for last in (0, 1, 3) if name == "PDN, tied, theta 1" and depth > 3 else (0,):
                 config = _modern(network, data, loss={"last_layers": last})
                 gradient = f"last {last}" if last else "all"
-                found.append(Entrant({"network": name, "layers": depth, "gradient": gradient}, config))
+                found.append(Candidate({"network": name, "layers": depth, "gradient": gradient}, config))
     return tuple(found)
 
 
-def _modern(network: Architecture, data: Table, **more: Table) -> Config:
-    """Return a configuration by the modern recipe; networks of other families start as they do."""
+def _modern(network: Architecture, data: Options, **more: Options) -> Config:
+    """Return a configuration of the modern recipe; networks of other families start in their own way."""
     start = {} if isinstance(network, PrimalDual) else {"start": {"kind": "own"}}
     table = {"recipe": "modern", "architecture": encode(network), "data": data} | start | more
     return for_bits(from_table(table), data["bits"])
 
 
-TIMES_AS_DEEP = 10
-"""How far a network is iterated, in units of its depth."""
-
-FRAMES_FOR_GAPS = 64
-"""Certificates are computed in double precision, for so many frames."""
+# Comparisons ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Course:
-    """What a network does, iteration after iteration."""
+class Comparison:
+    """The training runs that compare candidates."""
+
+    candidates: tuple[Candidate, ...]
+    steps: tuple[int, ...]
+    """The training steps of each candidate."""
+    rates: tuple[float, ...]
+    seeds: tuple[int, ...]
+
+    @property
+    def run_count(self) -> int:
+        """The number of runs."""
+        return len(self.candidates) * (len(self.rates) + len(self.seeds) - 1)
+
+    def config(self, index: int, rate: float, seed: int) -> Config:
+        """Return the run of the candidate at an index."""
+        config, budget = self.candidates[index].config, Budget(steps=self.steps[index])
+        optimiser = dataclasses.replace(config.optimiser, learning_rate=rate)
+        return dataclasses.replace(config, seed=seed, optimiser=optimiser, budget=budget)
+
+    def trials(self) -> list[tuple[Candidate, Config]]:
+        """Return the runs that choose learning rates: all rates, with the first seed."""
+        return [
+            (candidate, self.config(index, rate, self.seeds[0]))
+            for index, candidate in enumerate(self.candidates)
+            for rate in self.rates
+        ]
+
+    def repetitions(self, rates: Sequence[float]) -> list[tuple[Candidate, Config]]:
+        """Return the runs with the other seeds, given the learning rate of each candidate."""
+        return [
+            (candidate, self.config(index, rates[index], seed))
+            for seed in self.seeds[1:]
+            for index, candidate in enumerate(self.candidates)
+        ]
+
+    def best_rates(self, corpus: Corpus, out: str | os.PathLike[str]) -> list[float]:
+        """Return the learning rate of each candidate with the smallest development error in its trial."""
+        found = []
+        for index, candidate in enumerate(self.candidates):
+            configs = [self.config(index, rate, self.seeds[0]) for rate in self.rates]
+            runs = [run_for(config, corpus.checksum, out) for config in configs]
+            errors = [_dev_ratio(run) if run.is_done else math.inf for run in runs]
+            if math.isinf(min(errors)):
+                raise InputError(f"{candidate.name} diverged at every learning rate; name smaller ones")
+            found.append(self.rates[int(np.argmin(errors))])
+        return found
+
+    def measure(self, corpus: Corpus, out: str | os.PathLike[str]) -> list[Measurement]:
+        """Measure every candidate on the test set, after all runs."""
+        found = []
+        for index, rate in enumerate(self.best_rates(corpus, out)):
+            candidate = self.candidates[index]
+            configs = [self.config(index, rate, seed) for seed in self.seeds]
+            runs = [run_for(config, corpus.checksum, out) for config in configs]
+            tested = [_test_errors(run, corpus) for run in runs]
+            found.append(
+                Measurement(
+                    labels=candidate.labels,
+                    parameters=candidate.config.architecture.parameter_count,
+                    steps=self.steps[index],
+                    learning_rate=rate,
+                    dev_ratio=tuple(map(_dev_ratio, runs)),
+                    test_ratio=tuple(ratio for ratio, _ in tested),
+                    test_snr=tuple(snr for _, snr in tested),
+                    runs=tuple(run.folder.name for run in runs),
+                    theta=tuple(theta for run in runs if (theta := _theta(run))),
+                )
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The errors of a candidate with its best learning rate, by seed."""
+
+    labels: Labels
+    parameters: int
+    steps: int
+    learning_rate: float
+    dev_ratio: tuple[float, ...]
+    """Mean squared error relative to that of the quantized signal, on the development set."""
+    test_ratio: tuple[float, ...]
+    """The same on the test set."""
+    test_snr: tuple[float, ...]
+    """Signal-to-noise ratio on the test set in dB."""
+    runs: tuple[str, ...]
+    """The run folders."""
+    theta: tuple[tuple[float, ...], ...] = ()
+    """The learned extrapolation, if it was learned."""
+    curve: dict[str, Any] | None = None
+    """A `Curve`, in the study of iterating."""
+
+
+def _dev_ratio(run: Run) -> float:
+    return float(min(entry["dev_ratio"] for entry in run.complete_log()))
+
+
+def _theta(run: Run) -> tuple[float, ...]:
+    return tuple(float(value) for value in run.best().weights.get("theta", ()))
+
+
+def _test_errors(run: Run, corpus: Corpus) -> tuple[float, float]:
+    data = run.config().data
+    row = next(evaluate(corpus, "test", int(data.bits[0]), {"": network_method(run.best(), data.unit)}))
+    return row.ratio, row.snr
+
+
+TIMED_STEPS, UNTIMED_STEPS = 12, 2
+"""Steps of each network that are timed, in turn, and how many of them, the first, do not count."""
+
+
+def equal_time_steps(
+    candidates: Sequence[Candidate], corpus: Corpus, epochs: int, threads: int
+) -> tuple[int, ...]:
+    """Return the steps of each candidate that take as long as these epochs of the first.
+
+    Measured in processor time, in turn, so that a busy machine slows down all of them.
+    """
+    from pdrn.training.loop import Learner
+    from pdrn.training.machine import repeatable
+
+    data = [TrainingData.read(corpus, candidate.config) for candidate in candidates]
+    times = np.empty((TIMED_STEPS, len(candidates)))
+    with repeatable(threads):
+        learners = [Learner(candidate.config, TIMED_STEPS) for candidate in candidates]
+        batches = [next(each.batches(0)) for each in data]
+        for turn in times:
+            for index, (learner, batch) in enumerate(zip(learners, batches, strict=True)):
+                start = time.process_time()
+                learner.learn(batch)
+                turn[index] = time.process_time() - start
+    seconds = np.median(times[UNTIMED_STEPS:], axis=0)
+    steps = epochs * data[0].steps_per_epoch * seconds[0] / seconds
+    return tuple(max(1, round(count)) for count in steps)
+
+
+def confidence_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the mean and half the width of its 95 % confidence interval, NaN for a single value.
+
+    >>> mean, half = confidence_interval([1.0, 2.0, 3.0])
+    >>> round(mean, 2), round(half, 2)
+    (2.0, 2.48)
+    """
+    from scipy.stats import t
+
+    mean, count = float(np.mean(values)), len(values)
+    if count < 2:
+        return mean, math.nan
+    return mean, float(t.ppf(0.975, count - 1) * np.std(values, ddof=1) / math.sqrt(count))
+
+
+# Iterating beyond training ----------------------------------------------------------------------------------
+
+TIMES_AS_DEEP = 10
+"""Iterate a network to this multiple of its depth."""
+
+FRAMES_FOR_GAPS = 64
+"""Compute certificates for this number of frames, in double precision."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Errors of a network after every iteration."""
 
     ratio: tuple[float, ...]
-    """What is left of the quantization error on the development set."""
+    """Mean squared error relative to that of the quantized signal, on the development set."""
     gap: tuple[float, ...]
-    """The median gap of the problem that a tied network solves, relative to its value; none for others."""
+    """Median relative duality gap of the problem that a tied dense network solves; () for others."""
     activation_bytes: int
-    """What a training step keeps in memory for its gradient, weights aside."""
+    """Activations that a training step stores for its gradient."""
 
 
-def iterated(outcome: Outcome, corpus: Corpus, out: str | os.PathLike[str]) -> Outcome:
-    """Return an outcome with the course of its first network, ten times as deep as it was trained."""
-    run = Run(Path(out) / outcome.runs[0])
+def add_curve(measurement: Measurement, corpus: Corpus, out: str | os.PathLike[str]) -> Measurement:
+    """Return a measurement with the curve of its first network."""
+    run = Run(Path(out) / measurement.runs[0])
     network, config = run.best(), run.config()
-    found = course(network, config, corpus, TIMES_AS_DEEP * network.architecture.depth)
-    return dataclasses.replace(outcome, curve=dataclasses.asdict(found))
+    curve = iterate(network, config, corpus, TIMES_AS_DEEP * network.architecture.depth)
+    return dataclasses.replace(measurement, curve=dataclasses.asdict(curve))
 
 
-def course(network: Network, config: Config, corpus: Corpus, iterations: int) -> Course:
+def iterate(network: Network, config: Config, corpus: Corpus, iterations: int) -> Curve:
     """Repeat the last block of a network and measure every iteration on the development set."""
     longer = repeated(network, iterations)
     plan, weights = longer.architecture, longer.weights
@@ -365,10 +381,10 @@ def course(network: Network, config: Config, corpus: Corpus, iterations: int) ->
                 estimate = cells.project(plan.estimate(weights, cells, activation))
                 errors[layer] += np.square(estimate - examples.signal, dtype=np.float64).sum()
     ratios = tuple(float(error) / noise for error in errors)
-    return Course(ratios, _gaps(longer, config, dev), _remembered(config, corpus))
+    return Curve(ratios, _gaps(longer, config, dev), _activation_bytes(config, corpus))
 
 
-def _remembered(config: Config, corpus: Corpus) -> int:
+def _activation_bytes(config: Config, corpus: Corpus) -> int:
     import torch
 
     from pdrn.training.loop import Learner
@@ -399,3 +415,36 @@ def _gaps(network: Network, config: Config, dev: DevelopmentData) -> tuple[float
             float(np.median(problem.certificate(each.x, each.y).relative_gap))
             for each in plan.activations(exact.weights, cells)
         )
+
+
+# Files beside the runs --------------------------------------------------------------------------------------
+
+
+def save_comparison(out: str | os.PathLike[str], study: str, comparison: dict[str, Any]) -> str:
+    """Keep a comparison, and return its name; one with another task has another name."""
+    make_folder(out)
+    name = f"{study}-{content_sha256(comparison['task'])[:8]}"
+    save_json(Path(out) / f"comparison-{name}.json", comparison)
+    return name
+
+
+def load_comparisons(out: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
+    """Return the comparisons in a folder, by names that begin with that of their study."""
+    paths = sorted(Path(out).glob("comparison-*.json"))
+    return {path.stem.removeprefix("comparison-"): _load(path) for path in paths}
+
+
+def saved_steps(
+    out: str | os.PathLike[str], task: dict[str, Any], measure: Callable[[], tuple[int, ...]]
+) -> tuple[int, ...]:
+    """Return the steps of each candidate, measured once: a comparison that resumes has the same runs."""
+    path = Path(out) / f"steps-{content_sha256(task)[:16]}.json"
+    if not path.exists():
+        make_folder(out)
+        save_json(path, {"task": task, "steps": measure()})
+    return tuple(_load(path)["steps"])
+
+
+def _load(path: Path) -> dict[str, Any]:
+    with readable(path, REMEDY):
+        return load_json(path)

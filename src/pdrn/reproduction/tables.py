@@ -1,72 +1,135 @@
-"""The paper's tables, from run folders; and what a study found, as files beside its runs."""
+"""Tables 1 and 2 of the paper: the printed figures, and the same from run folders.
+
+Table 1 comes from the logs of the runs in a folder. Table 2 is measured on the test set, with the networks
+that are best on the development set. The last part keeps it, and an example for the figures, beside the runs.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from pdrn.audio.corpus import Corpus
+from pdrn.audio.quantizers import MidRise
 from pdrn.nets import PrimalDual
-from pdrn.reproduction import paper
-from pdrn.reproduction.paper import KINDS, MEMORY, Kind
-from pdrn.storage import content_sha256
-from pdrn.training.config import RECIPES, Config, from_table
+from pdrn.reproduction.evaluate import FRAME_LENGTH, Method, evaluate, method_named, network_method
+from pdrn.training.config import RECIPES, Config, from_complete_table, from_table
 from pdrn.training.runs import (
     Entry,
     Run,
+    Tensors,
     load_json,
     load_tensors,
     readable,
-    runs_in,
     save_json,
     save_tensors,
 )
 
+# The paper --------------------------------------------------------------------------------------------------
+
+Kind = Literal["PDN", "PDRN"]
+
+KINDS: tuple[Kind, ...] = ("PDN", "PDRN")
+
+MEMORY: dict[Kind, Literal["dual", "bias"]] = {"PDN": "dual", "PDRN": "bias"}
+"""Kind of network -> what its dual step keeps."""
+
+DEPTHS = (1, 2, 5, 10, 15)
+
+BITS, SAMPLE_RATE_HZ = 5, 16000
+"""Bit depth and sample rate of the experiments; `FRAME_LENGTH` is the length of their frames."""
+
+_PRINTED = {
+    ("PDN", "train", False): (2.08, 1.28, 0.48, 0.28, 1.51),
+    ("PDRN", "train", False): (2.05, 1.28, 0.53, 0.40, 0.57),
+    ("PDN", "train", True): (3.29, 2.96, 2.06, 1.62, 1.69),
+    ("PDRN", "train", True): (2.09, 1.57, 1.06, 1.01, 1.06),
+    ("PDN", "dev", False): (2.43, 2.36, 2.31, 2.37, 2.48),
+    ("PDRN", "dev", False): (2.38, 2.32, 2.00, 1.92, 2.03),
+    ("PDN", "dev", True): (3.46, 3.20, 2.49, 2.07, 2.13),
+    ("PDRN", "dev", True): (2.40, 2.24, 1.84, 1.81, 1.88),
+}
+
+PAPER_TABLE_1 = {
+    (kind, split, regularised, depth): 1e-4 * value
+    for (kind, split, regularised), values in _PRINTED.items()
+    for depth, value in zip(DEPTHS, values, strict=True)
+}
+"""(kind, split, regularised, depth) -> smallest mean squared error over 1000 epochs."""
+
+PAPER_TABLE_2 = {
+    "QU": (4.47e-4, 15.06),
+    "PDN": (2.13e-4, 18.27),
+    "PDRN": (1.85e-4, 18.90),
+    "CP 10": (3.05e-4, 16.71),
+    "CP 25": (3.00e-4, 16.81),
+    "CP 50": (3.00e-4, 16.85),
+}
+"""Method -> mean squared error and signal-to-noise ratio in dB on the test set."""
+
+
+# Table 1 ----------------------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
-class Setting:
-    """What all entries of one table have in common."""
+class Experiment:
+    """The settings that all networks of one Table 1 share."""
 
     recipe: str
     bits: int
     frame_length: int
     corpus: str = field(compare=False)
-    """What its folder is called: one corpus may have several names."""
+    """The name of its folder; the checksum identifies it."""
     corpus_sha256: str
     signal_rate_hz: int = field(compare=False)
-    """The sample rate of what was trained on."""
     resampled_hz: int = 0
-    """The same if the corpus was resampled to it; 0 if it was not."""
+    """The rate that the corpus was resampled to; 0 if it was not."""
     seed: int = 0
 
-    @property
-    def is_the_papers(self) -> bool:
-        """Whether bit depth, frames and rate are those of the paper, so that its figures may stand beside."""
-        ours = self.bits, self.frame_length, self.signal_rate_hz
-        return ours == (paper.BITS, paper.FRAME_LENGTH, paper.SAMPLE_RATE_HZ)
+    @staticmethod
+    def of(config: Config, corpus: str, corpus_sha256: str, signal_rate_hz: int) -> Experiment:
+        """Return the experiment that a configuration of the grid belongs to."""
+        data = config.data
+        return Experiment(
+            config.recipe,
+            int(data.bits[0]),
+            data.length,
+            corpus,
+            corpus_sha256,
+            signal_rate_hz,
+            data.sample_rate_hz,
+            config.seed,
+        )
 
     @property
-    def order(self) -> tuple[bool, bool, str]:
-        """Which comes first: what the paper did, then what can stand beside it."""
-        return not self.is_the_papers, self.recipe != "paper", self.name
+    def matches_paper(self) -> bool:
+        """Whether bit depth, frames and sample rate are the paper's, so that its figures can be compared."""
+        ours = self.bits, self.frame_length, self.signal_rate_hz
+        return ours == (BITS, FRAME_LENGTH, SAMPLE_RATE_HZ)
+
+    @property
+    def sort_key(self) -> tuple[bool, bool, str]:
+        """Sorts the paper's own experiment first, then comparable ones."""
+        return not self.matches_paper, self.recipe != "paper", self.name
 
     @property
     def name(self) -> str:
-        """A name for files about it."""
+        """A name for its files."""
         resampled = f"-{self.resampled_hz}-Hz" if self.resampled_hz else ""
         seed = f"-seed-{self.seed}" if self.seed else ""
         return f"{self.recipe}-{self.bits}-bits-{self.frame_length}-{self.corpus_sha256[:8]}{resampled}{seed}"
 
 
 @dataclass(frozen=True, order=True)
-class Place:
-    """A place in Table 1."""
+class Variant:
+    """A network of Table 1."""
 
     kind: Kind
     regularised: bool
@@ -75,133 +138,118 @@ class Place:
 
 @dataclass(frozen=True)
 class Result:
-    """What the run at a place of Table 1 reached."""
+    """A run that is done, with its log."""
 
     run: Run
+    record: Mapping[str, Any]
     config: Config
-    log: list[Entry]
+    log: Sequence[Entry]
+    variant: Variant | None
+    """The network of Table 1 that it is; None for other networks."""
+
+    @property
+    def experiment(self) -> Experiment:
+        """The settings that it shares with the other networks of its table."""
+        corpus = (self.record[name] for name in ("corpus", "corpus_sha256", "sample_rate_hz"))
+        return Experiment.of(self.config, *corpus)
 
     @property
     def epochs(self) -> int:
-        """How long it was trained."""
-        return int(self.log[-1]["epoch"])
+        """The number of epochs."""
+        return len(self.log)
 
     @property
     def best(self) -> Entry:
-        """The epoch whose network was kept."""
+        """The epoch with the smallest development error, whose network was kept."""
         return min(self.log, key=lambda entry: float(entry["dev_ratio"]))
 
-    def smallest(self, split: str) -> float:
+    def min_mse(self, split: str) -> float:
         """Return the smallest mean squared error over all epochs, of ``train`` or ``dev``."""
         return float(min(entry[f"{split}_mse"] for entry in self.log))
 
     def roughness(self, split: str) -> float:
-        """Return how far an error is from the mean of those before and after, relative to it.
+        """Return the relative distance of errors from the mean of their two neighbours in the log.
 
         The root mean square over the later half of the epochs, of ``train`` or ``dev``; NaN for few epochs.
         """
         errors = np.log([entry[f"{split}_mse"] for entry in self.log[len(self.log) // 2 :]])
         if len(errors) < 3:
             return math.nan
-        off = errors[1:-1] - (errors[:-2] + errors[2:]) / 2
-        return float(np.sqrt(np.mean(np.square(off))))
+        distances = errors[1:-1] - (errors[:-2] + errors[2:]) / 2
+        return float(np.sqrt(np.mean(np.square(distances))))
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """Ranks runs of one network: the longest first, then by development error."""
+        return self.epochs, -self.min_mse("dev")
 
 
-Table = dict[Place, Result]
+Table1 = dict[Variant, Result]
 
 
-def results(runs: Iterable[Run]) -> dict[Setting, list[tuple[Place, Result]]]:
-    """Return what runs reached that have a place in some Table 1, are done or published, by setting."""
-    found: dict[Setting, list[tuple[Place, Result]]] = {}
+def load_results(runs: Iterable[Run]) -> list[Result]:
+    """Return the runs that are done."""
+    found = []
     for run in runs:
         record = run.record()
-        if record is None or not run.is_done:
-            continue
-        config = run.config()
-        place = place_of(config)
-        if place is None:
-            continue
-        data = config.data
-        setting = Setting(
-            config.recipe,
-            int(data.bits[0]),
-            data.length,
-            record["corpus"],
-            record["corpus_sha256"],
-            record["sample_rate_hz"],
-            data.sample_rate_hz,
-            config.seed,
-        )
-        found.setdefault(setting, []).append((place, Result(run, config, run.complete_log())))
-    return dict(sorted(found.items(), key=lambda item: item[0].order))
+        if record is not None and "finished" in record:
+            config = from_complete_table(record["config"])
+            found.append(Result(run, record, config, run.complete_log(), variant_of(config)))
+    return found
 
 
-def tables(runs: Iterable[Run]) -> dict[Setting, Table]:
-    """Return the Table 1 of every setting that runs make which are done or published.
+def by_experiment(results: Iterable[Result]) -> dict[Experiment, list[Result]]:
+    """Group the networks of Table 1 by experiment, the paper's first."""
+    found: dict[Experiment, list[Result]] = {}
+    for result in results:
+        if result.variant is not None:
+            found.setdefault(result.experiment, []).append(result)
+    return dict(sorted(found.items(), key=lambda item: item[0].sort_key))
 
-    Of several runs at one place, which differ in lambda or length, the longest counts, and of these the one
+
+def table_1(results: Iterable[Result]) -> Table1:
+    """Return Table 1 of one experiment.
+
+    Runs of one network may differ in lambda and length. The longest counts, and among equally long ones that
     with the smallest development error: so the paper chooses lambda.
     """
-    return {setting: table_of(found) for setting, found in results(runs).items()}
-
-
-def table_of(found: Iterable[tuple[Place, Result]]) -> Table:
-    """Return the Table 1 that results make; see `tables`."""
-    table: Table = {}
-    for place, result in found:
-        if place not in table or _rank(result) > _rank(table[place]):
-            table[place] = result
+    table: Table1 = {}
+    for result in results:
+        variant = result.variant
+        if variant is not None and (variant not in table or result.rank > table[variant].rank):
+            table[variant] = result
     return dict(sorted(table.items()))
 
 
-def lambdas_tried(found: Iterable[tuple[Place, Result]]) -> dict[Place, dict[float, Result]]:
-    """Return what every lambda reached at the places where several were tried, of the longest runs."""
-    tried: dict[Place, dict[float, Result]] = {}
-    for place, result in found:
-        of, value = tried.setdefault(place, {}), result.config.loss.regularisation
-        if value not in of or _rank(result) > _rank(of[value]):
-            of[value] = result
-    return {place: dict(sorted(of.items())) for place, of in sorted(tried.items()) if len(of) > 1}
+def lambdas_tried(results: Iterable[Result]) -> dict[Variant, dict[float, Result]]:
+    """Return the longest run for each lambda, for networks that were trained with several."""
+    tried: dict[Variant, dict[float, Result]] = {}
+    for result in sorted(results, key=lambda result: result.rank):
+        if result.variant is not None:
+            tried.setdefault(result.variant, {})[result.config.loss.regularisation] = result
+    return {
+        variant: dict(sorted(found.items())) for variant, found in sorted(tried.items()) if len(found) > 1
+    }
 
 
-def others(runs: Iterable[Run]) -> list[Result]:
-    """Return the runs, done or published, that have no place in Table 1, the best first."""
-    done = [run for run in runs if run.record() is not None and run.is_done]
-    results = [
-        Result(run, run.config(), run.complete_log()) for run in done if place_of(run.config()) is None
-    ]
-    return sorted(results, key=lambda result: result.best["dev_ratio"])
-
-
-def place_of(config: Config) -> Place | None:
-    """Return where a run stands in Table 1, or None if it does not."""
+def variant_of(config: Config) -> Variant | None:
+    """Return the network of Table 1 that a configuration trains, None if it is another."""
     network, regularisation = config.architecture, config.loss.regularisation
     if config.recipe not in RECIPES or not isinstance(network, PrimalDual):
         return None
     for kind in KINDS:
         bits, length = int(config.data.bits[0]), config.data.length
-        wanted = config_at(kind, network.depth, regularisation, config.recipe, bits, length)
+        wanted = grid_config(kind, network.depth, regularisation, config.recipe, bits, length)
         data = dataclasses.replace(config.data, sample_rate_hz=0)
         if dataclasses.replace(config, budget=wanted.budget, seed=wanted.seed, data=data) == wanted:
-            return Place(kind, regularisation > 0, network.depth)
+            return Variant(kind, regularisation > 0, network.depth)
     return None
 
 
-def for_bits(config: Config, bits: int) -> Config:
-    """Return what a recipe, which is for the paper's bit depth, is for another.
-
-    Where cells are wider, errors are, and all that is compared with them.
-    """
-    start = config.start
-    if start.kind == "chambolle pock":
-        start = dataclasses.replace(start, sigma=start.sigma * 2.0 ** (bits - paper.BITS))
-    return dataclasses.replace(config, start=start)
-
-
-def config_at(
+def grid_config(
     kind: Kind, depth: int, regularisation: float, recipe: str, bits: int, frame_length: int
 ) -> Config:
-    """Return the configuration of a network of Table 1, as long as its recipe says."""
+    """Return the configuration of a network of Table 1, with the budget of its recipe."""
     network = {
         "kind": "PrimalDual",
         "depth": depth,
@@ -219,113 +267,108 @@ def config_at(
     return for_bits(config, bits)
 
 
-def best(table: Mapping[Place, Result], kind: Kind) -> Result | None:
-    """Return the network of a kind with the smallest development error, as the paper does for Table 2."""
-    results = [result for place, result in table.items() if place.kind == kind]
-    return min(results, key=lambda result: result.smallest("dev"), default=None)
+def for_bits(config: Config, bits: int) -> Config:
+    """Return the configuration of a recipe, which is for 5 bits, at another bit depth.
+
+    sigma is inversely proportional to the width of the cells.
+    """
+    start = config.start
+    if start.kind == "chambolle pock":
+        start = dataclasses.replace(start, sigma=start.sigma * 2.0 ** (bits - BITS))
+    return dataclasses.replace(config, start=start)
 
 
-def chosen_runs(table: Mapping[Place, Result]) -> dict[str, str]:
+# Table 2 and an example -------------------------------------------------------------------------------------
+
+OVERLAPPED = "CP overlapped"
+"""A row that the paper does not have: Chambolle-Pock on overlapping frames."""
+
+EXAMPLE_SECONDS = 2.5
+
+
+def best_results(table: Table1) -> dict[Kind, Result]:
+    """Return the network of each kind with the smallest development error, which Table 2 measures."""
+    found = {kind: [result for variant, result in table.items() if variant.kind == kind] for kind in KINDS}
+    return {kind: min(of, key=lambda result: result.min_mse("dev")) for kind, of in found.items() if of}
+
+
+def best_runs(table: Table1) -> dict[str, str]:
     """Return the names of the runs with the best networks, by kind."""
-    return {kind: result.run.name for kind in KINDS if (result := best(table, kind))}
+    return {kind: result.run.name for kind, result in best_results(table).items()}
 
 
-def _rank(result: Result) -> tuple[int, float]:
-    return result.epochs, -result.smallest("dev")
+def _best_networks(table: Table1) -> dict[str, Method]:
+    return {
+        kind: network_method(result.run.best(), result.config.data.unit)
+        for kind, result in best_results(table).items()
+    }
 
 
-Arrays = dict[str, np.ndarray[Any, Any]]
+def measure_table_2(
+    experiment: Experiment, table: Table1, corpus: Corpus, metrics: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Measure Table 2 on the test set: quantized, the best networks, Chambolle-Pock; and it on overlaps."""
+    methods: dict[str, Method] = {"QU": method_named("qu")}
+    methods |= _best_networks(table)
+    for iterations in (10, 25, 50):
+        methods[f"CP {iterations}"] = method_named(f"cp:{iterations}", experiment.frame_length)
+    methods[OVERLAPPED] = method_named("overlapped", sample_rate_hz=corpus.signal_rate_hz)
+    rows = evaluate(corpus, "test", experiment.bits, methods, experiment.frame_length, metrics)
+    return {"networks": best_runs(table), "rows": [dataclasses.asdict(row) for row in rows]}
+
+
+def restore_example(experiment: Experiment, table: Table1, corpus: Corpus) -> Tensors:
+    """Return the beginning of the longest test file: signal, cells, and the restored signals by method."""
+    methods = {"CP 25": method_named("cp:25", experiment.frame_length)} | _best_networks(table)
+    rate = corpus.signal_rate_hz
+    longest = max(corpus.split("test"), key=corpus.length)
+    signal = corpus.signal(longest)[: round(EXAMPLE_SECONDS * rate)]
+    quantizer = MidRise(experiment.bits, full_scale=True)
+    cells = quantizer.cells(quantizer.encode(signal))
+    arrays = {name: method([cells])[0] for name, method in methods.items()}
+    arrays |= {"signal": signal, "lower": cells.lo, "upper": cells.hi, "rate": np.array([rate])}
+    return {name: np.ascontiguousarray(part, np.float32) for name, part in arrays.items()}
+
+
+# Files beside the runs --------------------------------------------------------------------------------------
 
 REMEDY = "remove it and make it again"
 
 
-def _load(path: Path) -> dict[str, Any]:
+def save_table_2(out: str | os.PathLike[str], experiment: Experiment, table2: dict[str, Any]) -> None:
+    """Keep Table 2 of an experiment."""
+    save_json(_table_2_path(out, experiment), table2)
+
+
+def load_table_2(out: str | os.PathLike[str], experiment: Experiment) -> dict[str, Any] | None:
+    """Return Table 2 of an experiment, None if it was not measured."""
+    path = _table_2_path(out, experiment)
     with readable(path, REMEDY):
-        return load_json(path)
-
-
-def save_study(out: str | os.PathLike[str], setting: Setting, found: dict[str, Any]) -> None:
-    """Keep what was measured about a setting, beside what is there already."""
-    path = Path(out) / f"study-{setting.name}.json"
-    save_json(path, load_study(path) | {"setting": dataclasses.asdict(setting)} | found)
-
-
-def with_known_metrics(
-    table2: dict[str, Any], out: str | os.PathLike[str], setting: Setting
-) -> dict[str, Any]:
-    """Return a Table 2 with PESQ and STOI that are known of the same methods: they take long to measure.
-
-    A method with the same error to the last bit is taken for the same.
-    """
-    known = load_study(Path(out) / f"study-{setting.name}.json").get("table2", {"rows": []})["rows"]
-    heard = {(row["method"], row["mse"]): {name: row.get(name) for name in ("pesq", "stoi")} for row in known}
-    rows = [
-        row
-        | {
-            name: value
-            for name, value in heard.get((row["method"], row["mse"]), {}).items()
-            if row[name] is None
-        }
-        for row in table2["rows"]
-    ]
-    return table2 | {"rows": rows}
-
-
-def load_study(path: Path) -> dict[str, Any]:
-    """Return what was measured about a setting, nothing if that was not done yet."""
-    return _load(path) if path.exists() else {}
-
-
-def save_comparison(out: str | os.PathLike[str], kind: str, found: dict[str, Any]) -> str:
-    """Keep what is known of a comparison, beside those in which something else was asked; return its name."""
-    Path(out).mkdir(parents=True, exist_ok=True)
-    name = f"{kind}-{content_sha256(found['task'])[:8]}"
-    save_json(Path(out) / f"comparison-{name}.json", found)
-    return name
-
-
-def known_steps(
-    out: str | os.PathLike[str], task: dict[str, Any], measure: Callable[[], tuple[int, ...]]
-) -> tuple[int, ...]:
-    """Return how long each network of a comparison is trained: measured once, so that it can go on."""
-    path = Path(out) / f"steps-{content_sha256(task)[:16]}.json"
-    if not path.exists():
-        Path(out).mkdir(parents=True, exist_ok=True)
-        save_json(path, {"task": task, "steps": measure()})
-    return tuple(_load(path)["steps"])
-
-
-def load_comparisons(out: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
-    """Return what is known of the comparisons in a folder, by name: that of their kind comes first."""
-    paths = sorted(Path(out).glob("comparison-*.json"))
-    return {path.stem.removeprefix("comparison-"): _load(path) for path in paths}
-
-
-def publish(runs: str | os.PathLike[str], out: str | os.PathLike[str]) -> None:
-    """Write what was found to another folder, without networks and sound: these may be large, or not be free.
-
-    Of every run that is done its record and its log, and all tables: what a report is made of, but for its
-    example.
-    """
-    out = Path(out)
-    for run in runs_in(runs):
-        if run.is_done:
-            run.copy_log(out / run.folder.name)
-    for path in (*Path(runs).glob("study-*.json"), *Path(runs).glob("comparison-*.json")):
-        save_json(out / path.name, _load(path))
+        return load_json(path) if path.exists() else None
 
 
 def save_example(
-    out: str | os.PathLike[str], setting: Setting, arrays: Arrays, chosen: Mapping[str, str]
+    out: str | os.PathLike[str], experiment: Experiment, arrays: Tensors, networks: Mapping[str, str]
 ) -> None:
-    """Keep an example, for the figures, and by which runs it was restored."""
-    save_tensors(Path(out) / f"study-{setting.name}.safetensors", arrays, {"chosen": dict(chosen)})
+    """Keep the example of an experiment, with the names of the runs that restored it."""
+    save_tensors(_example_path(out, experiment), arrays, {"networks": dict(networks)})
 
 
-def load_example(path: Path) -> tuple[Arrays, dict[str, str]] | None:
-    """Return the example and by which runs it was restored, None if there is none yet."""
+def load_example(
+    out: str | os.PathLike[str], experiment: Experiment
+) -> tuple[Tensors, dict[str, str]] | None:
+    """Return the example of an experiment and the runs that restored it, None if there is none."""
+    path = _example_path(out, experiment)
     if not path.exists():
         return None
     with readable(path, REMEDY):
         arrays, facts = load_tensors(path)
-        return arrays, dict(facts["chosen"])
+        return arrays, facts["networks"]
+
+
+def _table_2_path(out: str | os.PathLike[str], experiment: Experiment) -> Path:
+    return Path(out) / f"table2-{experiment.name}.json"
+
+
+def _example_path(out: str | os.PathLike[str], experiment: Experiment) -> Path:
+    return Path(out) / f"example-{experiment.name}.safetensors"
