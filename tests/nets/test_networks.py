@@ -280,10 +280,10 @@ def test_weights_that_do_not_fit_are_refused():
     [
         (np.zeros(15), np.ones(15), r"\(15,\)"),
         (np.zeros((2, 0)), np.zeros((2, 0)), r"\(2, 0\)"),
-        (np.ones(16), np.zeros(16), "lower"),
+        (np.ones(16), np.zeros(16), "lo <= hi"),
         (np.zeros(16), np.ones(17), r"\(17,\)"),
         (np.zeros(16, int), np.ones(16, int), "float64"),
-        (np.full(16, np.nan), np.ones(16), "lower"),
+        (np.full(16, np.nan), np.ones(16), "lo <= hi"),
     ],
 )
 def test_cells_that_make_no_sense_are_refused(lower, upper, message):

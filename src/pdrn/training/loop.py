@@ -126,8 +126,8 @@ def learning_rate(optimiser: Optimiser, step: int, total_steps: int) -> float:
 def _unchecked(lower: Tensor, upper: Tensor) -> Box:
     """Return cells that a quantizer made, sparing the checks: they take as long as all of Adam."""
     cells = object.__new__(Box)
-    set_field(cells, "lower", lower)
-    set_field(cells, "upper", upper)
+    set_field(cells, "lo", lower)
+    set_field(cells, "hi", upper)
     return cells
 
 
