@@ -16,7 +16,7 @@ from rich.table import Table
 from benchmarks.cells_of_speech import FRAME_LENGTH, cells_of_frames
 from benchmarks.speed import best_seconds
 from pdrn.nets import ConvolutionalMap, DenseMap, Network, PrimalDual
-from pdrn.nets.torch import NetworkModule, keep_freed_memory
+from pdrn.nets.torch import NetworkModule
 
 DEPTH, BATCH = 10, 128
 SQUARE = 1024
@@ -152,7 +152,6 @@ def row(case: str, measure: str, ratio: float, target: str) -> dict[str, Any]:
 
 def main() -> None:
     """Print one table, and everything as JSON."""
-    keep_freed_memory()
     rows = dense_training() + one_frame() + convolutional() + busy_machine()
     table = Table(title=f"ratios within one run, torch on {torch.get_num_threads()} thread(s), NumPy on one")
     for heading in ("case", "measure", "ratio", "target"):

@@ -15,7 +15,7 @@ import onnxruntime
 from pdrn import Restorer
 from pdrn.audio.corpus import speech
 from pdrn.audio.levels import Description
-from pdrn.nets.onnx import export_block
+from pdrn.nets.files import export_block
 from pdrn.restoration import registry
 
 BITS = 5

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from tests.convex.laws import FUNCTIONALS, OFFSET, SIZE, cells, normal, seeds
 
 from pdrn.convex import L1, Ball, Box, ChambollePock, Dense, Problem, solve
-from pdrn.nets.primal_dual import Activations, MixingBlock, PrimalDualBlock, PrimalDualResidualBlock, unrolled
+from pdrn.nets.primal_dual import Block, State
 
 MATRIX = np.random.default_rng(3).standard_normal((SIZE, SIZE))
 SIGMA, TAU = 0.3, 0.1
@@ -25,8 +25,15 @@ PAIRS = [
 ]
 
 
+def states(blocks, x, F, G):
+    state = State.at(x, F, G)
+    for block in blocks:
+        state = block(state)
+        yield state
+
+
 def algorithm(theta):
-    return PrimalDualBlock(
+    return Block(
         W=lambda x: SIGMA * (x @ MATRIX.T), V=lambda y: -TAU * (y @ MATRIX), theta=theta, sigma=SIGMA, tau=TAU
     )
 
@@ -39,10 +46,10 @@ def test_stacked_blocks_are_the_iterates_of_the_solver(f, g, theta, seed):
     F, G = FUNCTIONALS[f], FUNCTIONALS[g]
     start = normal(seed, 2, SIZE)
     problem = Problem(F, G, Dense(MATRIX), start)
-    for layer, activations in enumerate(unrolled([algorithm(theta)] * 4, F, G, start), 1):
+    for layer, state in enumerate(states([algorithm(theta)] * 4, start, F, G), 1):
         iterate = solve(problem, ChambollePock(SIGMA, TAU, theta), iterations=layer)
-        assert np.allclose(activations.x, iterate.x, atol=1e-12, rtol=1e-12)
-        assert np.allclose(activations.y, iterate.y, atol=1e-12, rtol=1e-12)
+        assert np.allclose(state.x, iterate.x, atol=1e-12, rtol=1e-12)
+        assert np.allclose(state.y, iterate.y, atol=1e-12, rtol=1e-12)
 
 
 @given(seeds)
@@ -57,9 +64,7 @@ def test_one_network_holds_a_dual_and_a_primal_residual_network(seed):
     def primal(v):
         return G.prox(v, 1.0)
 
-    blocks = [
-        PrimalDualBlock(lambda x, W=w: x @ W.T, lambda y, V=v: y @ V.T) for w, v in zip(W, V, strict=True)
-    ]
+    blocks = [Block(lambda x, W=w: x @ W.T, lambda y, V=v: y @ V.T) for w, v in zip(W, V, strict=True)]
     x0 = normal(seed + 2, SIZE, scale=0.2)
     x, y = [x0], [np.zeros(SIZE), dual(x0 @ W[0].T)]
     for layer in range(5):
@@ -67,7 +72,7 @@ def test_one_network_holds_a_dual_and_a_primal_residual_network(seed):
         if layer:
             inner = primal(y[layer] @ V[layer - 1].T + x[layer - 1])
             y.append(dual(inner @ W[layer].T + y[layer]))
-    for step, primal_reading, dual_reading in zip(unrolled(blocks, F, G, x0), x[1:], y[1:], strict=True):
+    for step, primal_reading, dual_reading in zip(states(blocks, x0, F, G), x[1:], y[1:], strict=True):
         assert np.allclose(step.x, primal_reading, atol=1e-12)
         assert np.allclose(step.y, dual_reading, atol=1e-12)
 
@@ -77,8 +82,8 @@ def test_the_residual_block_is_equation_3_4(seed):
     W, V, b = normal(seed, SIZE, SIZE), normal(seed + 1, SIZE, SIZE), normal(seed + 2, SIZE)
     lower, upper = cells(seed, SIZE)
     q = (lower + upper) / 2
-    block = PrimalDualResidualBlock(lambda x: x @ W.T, lambda y: y @ V.T, b)
-    after = block(L1(), Box(lower, upper), Activations.at(q))
+    block = Block(lambda x: x @ W.T, lambda y: y @ V.T, M=0.0, b=b)
+    after = block(State.at(q, L1(), Box(lower, upper)))
     y = np.clip(W @ (0 + q) + b, -1, 1)
     x = np.clip(V @ y + 0, -0.125, 0.125)
     assert np.allclose(after.y, y, atol=1e-12)
@@ -86,24 +91,21 @@ def test_the_residual_block_is_equation_3_4(seed):
 
 
 @given(seeds)
-def test_a_mixture_has_both_blocks_as_its_ends(seed):
+def test_a_map_of_the_memory_has_both_blocks_as_its_ends(seed):
     W, V, b = normal(seed, SIZE, SIZE), normal(seed + 1, SIZE, SIZE), normal(seed + 2, SIZE)
-    F, G = L1(), Ball(np.inf, 2.0)
     x, y = normal(seed + 3, SIZE), normal(seed + 4, SIZE, scale=0.3)
-    maps, before = (lambda x: x @ W.T, lambda y: y @ V.T), Activations(x, y, x)
-    ends = [
-        (MixingBlock(*maps, lambda y: 1 * y, 0 * b, 0.7), PrimalDualBlock(*maps, 0.7)),
-        (MixingBlock(*maps, lambda y: 0 * y, b, 0.7), PrimalDualResidualBlock(*maps, b, 0.7)),
-    ]
-    for mixture, end in ends:
+    maps, before = (lambda x: x @ W.T, lambda y: y @ V.T), State(x, y, x, L1(), Ball(np.inf, 2.0))
+    for number, bias in ((1.0, 0 * b), (0.0, b)):
+        mixed = Block(*maps, lambda y, number=number: number * y, bias, 0.7)(before)
+        end = Block(*maps, number, bias, 0.7)(before)
         for name in ("x", "y", "x_bar"):
-            assert np.allclose(getattr(mixture(F, G, before), name), getattr(end(F, G, before), name))
+            assert np.allclose(getattr(mixed, name), getattr(end, name))
 
 
 def test_blocks_leave_what_they_are_given_alone():
     x, y = normal(1, SIZE), normal(2, SIZE)
     kept = x.copy(), y.copy()
-    algorithm(0.5)(L1(), Ball(2, 1.0), Activations(x, y, x))
+    algorithm(0.5)(State(x, y, x, L1(), Ball(2, 1.0)))
     assert np.array_equal(x, kept[0])
     assert np.array_equal(y, kept[1])
 
@@ -113,13 +115,13 @@ def test_gradients_reach_maps_steps_and_theta(f):
     def run(W, V, M, b, theta, sigma, tau):
         maps = (lambda x: x @ W.T, lambda y: y @ V.T)
         blocks = [
-            PrimalDualBlock(*maps, theta, sigma, tau),
-            MixingBlock(*maps, lambda y: y @ M, b, theta, sigma, tau),
-            PrimalDualResidualBlock(*maps, b, theta, sigma, tau),
-            PrimalDualBlock(*maps, theta, sigma, tau),
+            Block(*maps, 1.0, 0.0, theta, sigma, tau),
+            Block(*maps, lambda y: y @ M, b, theta, sigma, tau),
+            Block(*maps, 0.0, b, theta, sigma, tau),
+            Block(*maps, 1.0, 0.0, theta, sigma, tau),
         ]
         start = torch.tensor(OFFSET)
-        return [step.x for step in unrolled(blocks, FUNCTIONALS[f], FUNCTIONALS["squared l2"], start)][-1]
+        return [step.x for step in states(blocks, start, FUNCTIONALS[f], FUNCTIONALS["squared l2"])][-1]
 
     matrices = [torch.tensor(0.3 * normal(seed, SIZE, SIZE), requires_grad=True) for seed in range(3)]
     b = torch.tensor(normal(4, SIZE), requires_grad=True)

@@ -8,7 +8,7 @@ import torch
 from tests.nets.plans import ALL, DENSE, FAMILY, RELATED, cells_for, disturbed
 
 from pdrn.nets import ConvolutionalMap, DenseMap, PrimalDual
-from pdrn.nets.torch import PDN, PDRN, NetworkModule, as_module
+from pdrn.nets.torch import PDN, PDRN, NetworkModule
 
 each_plan = pytest.mark.parametrize("plan", ALL.values(), ids=ALL)
 
@@ -19,7 +19,7 @@ def tensors_for(plan, seed=1, dtype=np.float64):
 
 @each_plan
 def test_gradients_are_right_for_every_weight(plan):
-    module = as_module(disturbed(plan, 2))
+    module = NetworkModule.of(disturbed(plan, 2))
     lower, upper = tensors_for(plan, 2)
     names = [name for name, _ in module.named_parameters()]
 
@@ -35,7 +35,7 @@ def test_gradients_are_right_for_every_weight(plan):
 @each_plan
 def test_every_weight_learns(plan):
     """Quiet signals in wide cells keep away from the clips, where gradients end."""
-    module = as_module(disturbed(plan, 3, scale=0.01))
+    module = NetworkModule.of(disturbed(plan, 3, scale=0.01))
     lower, upper = (0.03 * bound for bound in tensors_for(plan, 3))
     ((module(lower - 5, upper + 5) - upper) ** 2).sum().backward()
     assert [name for name, part in module.named_parameters() if not part.grad.any()] == []
@@ -48,7 +48,7 @@ def test_names_and_shapes_are_the_plans(plan):
 
 
 def test_state_dicts_go_round():
-    source = as_module(disturbed(FAMILY["dense, mix, half"], 1))
+    source = NetworkModule.of(disturbed(FAMILY["dense, mix, half"], 1))
     target = NetworkModule(source.architecture, dtype=torch.float64)
     buffer = io.BytesIO()
     torch.save(source.state_dict(), buffer)
@@ -60,7 +60,7 @@ def test_state_dicts_go_round():
 
 def test_modules_and_networks_go_round():
     network = disturbed(RELATED["LearnedPrimalDual, DenseMap"], 1, dtype=np.float32)
-    back = as_module(network).network()
+    back = NetworkModule.of(network).network()
     assert back.architecture == network.architecture
     assert all(np.array_equal(back.weights[name], part) for name, part in network.weights.items())
 
@@ -125,7 +125,7 @@ def test_a_module_is_part_of_a_larger_one():
 @pytest.mark.parametrize("name", ["dense, mix, tied", "convolutional, mix, untied"])
 def test_it_compiles_without_a_break(name):
     torch.compiler.reset()
-    module = as_module(disturbed(FAMILY[name], 1))
+    module = NetworkModule.of(disturbed(FAMILY[name], 1))
     cells = tensors_for(module.architecture)
     compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
     assert torch.allclose(compiled(*cells), module(*cells), atol=1e-12)
@@ -135,7 +135,7 @@ def test_it_compiles_without_a_break(name):
     "name", ["dense, dual, untied", "convolutional, mix, half", "LISTA, ConvolutionalMap"]
 )
 def test_it_exports_for_any_batch_and_length(name):
-    module = as_module(disturbed(ALL[name], 1))
+    module = NetworkModule.of(disturbed(ALL[name], 1))
     lower, upper = tensors_for(module.architecture)
     any_size = torch.export.Dim.DYNAMIC
     sizes = {0: any_size} if module.architecture.map.frame_length else {0: any_size, 1: any_size}

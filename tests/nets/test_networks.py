@@ -15,7 +15,7 @@ from pdrn.convex import DCT, ChambollePock, Convolution, Dense, dequantization, 
 from pdrn.nets import ConvolutionalMap, DenseMap, Network, PrimalDual, primal_dual
 from pdrn.nets.related import LearnedPrimalDual
 from pdrn.nets.runtime import limited
-from pdrn.nets.torch import NetworkModule, as_module
+from pdrn.nets.torch import NetworkModule
 
 each_plan = pytest.mark.parametrize("plan", ALL.values(), ids=ALL)
 
@@ -101,7 +101,7 @@ def test_the_result_is_in_its_cells_whatever_the_weights_are(plan, seed, scale, 
     assert np.isfinite(restored).all()
     assert ((lower <= restored) & (restored <= upper)).all()
     with torch.no_grad():
-        tensor = as_module(numpy_network)(torch.tensor(lower), torch.tensor(upper)).numpy()
+        tensor = NetworkModule.of(numpy_network)(torch.tensor(lower), torch.tensor(upper)).numpy()
     assert tensor.dtype == dtype
     assert np.isfinite(tensor).all()
     assert ((lower <= tensor) & (tensor <= upper)).all()
@@ -130,7 +130,7 @@ def test_no_training_leads_out_of_the_cells(map):
 def test_numpy_and_torch_agree(plan, dtype, tolerance, seed):
     numpy_network = disturbed(plan, seed, dtype=dtype)
     lower, upper = cells_for(plan, seed, dtype)
-    module = as_module(numpy_network)
+    module = NetworkModule.of(numpy_network)
     tensors = module.by_layer(torch.tensor(lower), torch.tensor(upper))
     for array, tensor in zip(numpy_network.by_layer(lower, upper), tensors, strict=True):
         assert array.dtype == dtype

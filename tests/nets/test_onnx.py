@@ -5,7 +5,7 @@ import pytest
 from tests.nets.plans import ALL, cells_for, disturbed
 
 from pdrn.errors import PdrnError
-from pdrn.nets.onnx import export
+from pdrn.nets.files import export
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 

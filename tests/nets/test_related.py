@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from tests.convex.laws import cells, normal, seeds
 from tests.nets.plans import CONVOLUTIONAL, DENSE, cells_for, disturbed
 
-from pdrn.convex import DCT
+from pdrn.convex import DCT, Box
 from pdrn.nets import Network, PrimalDual
-from pdrn.nets.primal_dual import restore
+from pdrn.nets.primal_dual import run
 from pdrn.nets.related import LISTA, DeepPrimalDual, LearnedPrimalDual, ResidualNetwork, recurrent_proximal
 
 
@@ -140,5 +140,5 @@ def test_multiply_adds_are_counted_as_they_happen(kind, map):
     weights = {name: part.view(Watched) for name, part in disturbed(plan, 1).weights.items()}
     lower, upper = cells_for(plan, 1)
     Watched.counted = 0
-    restore(plan, weights, lower, upper)
+    run(plan, weights, Box(lower, upper))
     assert Watched.counted == plan.products(lower.shape)

@@ -27,10 +27,10 @@ from pdrn.convex import (
     dequantization,
     solve,
 )
-from pdrn.nets import DenseMap, Network, PrimalDual, unroll
-from pdrn.nets.files import Provenance, load, load_unrolled, save
-from pdrn.nets.torch import UnrolledModule
-from pdrn.nets.unrolling import Unrolled, Unrolling
+from pdrn.nets import Network, unroll
+from pdrn.nets.files import Provenance, load, save
+from pdrn.nets.torch import NetworkModule
+from pdrn.nets.unrolling import Unrolling
 
 each_functional = pytest.mark.parametrize("name", FUNCTIONALS)
 each_operator = pytest.mark.parametrize("K", OPERATORS.values(), ids=OPERATORS)
@@ -213,11 +213,11 @@ def test_files_go_round_and_are_read_without_torch(K, tmp_path):
     problem = denoising(K, 10)
     net = disturbed(problem, memory="gain")
     save(tmp_path / "net.safetensors", net.network(), Provenance(seed=3))
-    network, provenance = load_unrolled(tmp_path / "net.safetensors")
+    network, provenance = load(tmp_path / "net.safetensors")
     assert provenance.seed == 3
     assert network.architecture == net.architecture
     assert np.allclose(network(problem), net(problem).detach(), atol=1e-12)
-    assert torch.equal(UnrolledModule.of(network)(problem), net(problem))
+    assert torch.equal(NetworkModule.of(network)(problem), net(problem))
 
 
 def test_using_a_network_imports_no_torch(tmp_path):
@@ -225,22 +225,13 @@ def test_using_a_network_imports_no_torch(tmp_path):
     code = f"""
 import sys, numpy as np
 from pdrn.convex import DCT, L1, Problem, SquaredL2
-from pdrn.nets.files import load_unrolled
+from pdrn.nets.files import load
 noisy = np.ones(8)
-network, _ = load_unrolled({str(tmp_path / "net.safetensors")!r})
+network, _ = load({str(tmp_path / "net.safetensors")!r})
 network(Problem(L1(), SquaredL2().shifted(-noisy), DCT(8), noisy))
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_files_of_the_other_kind_are_refused(tmp_path):
-    save(tmp_path / "unrolled", unroll(denoising(DCT(8), 1), 2).network())
-    save(tmp_path / "cells", Network.started(PrimalDual(DenseMap(8), 1)))
-    with pytest.raises(ValueError, match="load_unrolled"):
-        load(tmp_path / "unrolled")
-    with pytest.raises(ValueError, match=r"\bload\b"):
-        load_unrolled(tmp_path / "cells")
 
 
 @pytest.mark.parametrize(
@@ -311,7 +302,7 @@ def test_problems_with_another_operator_are_refused(kernel):
 def test_weights_of_another_plan_are_refused():
     network = unroll(denoising(DCT(8), 1), 2).network()
     with pytest.raises(ValueError, match=r"V\.1"):
-        Unrolled(network.architecture, {k: v for k, v in network.weights.items() if k != "V.1"})
+        Network(network.architecture, {k: v for k, v in network.weights.items() if k != "V.1"})
 
 
 def test_what_is_no_problem_is_refused_with_a_remedy():
@@ -328,7 +319,7 @@ def test_what_is_no_problem_is_refused_with_a_remedy():
 def test_a_module_is_not_saved_but_its_network(tmp_path):
     lower, upper = cells(0, SIZE)
     network = unroll(dequantization(lower, upper, DCT(lower.shape[-1])), np.int64(2))
-    with pytest.raises(ValueError, match="UnrolledModule"):
+    with pytest.raises(ValueError, match="NetworkModule"):
         save(tmp_path / "a.safetensors", network)
     save(tmp_path / "a.safetensors", network.network())
-    assert load_unrolled(tmp_path / "a.safetensors")[0].architecture == network.architecture
+    assert load(tmp_path / "a.safetensors")[0].architecture == network.architecture

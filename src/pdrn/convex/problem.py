@@ -246,13 +246,18 @@ def dequantization(lo: Array, hi: Array, K: Operator, weight: Array = 1.0) -> Pr
 
 def cells(lo: Array, hi: Array) -> Box:
     """Return the box of some cells: two arrays of one type and shape, of which no vector is empty."""
+    check_bounds(lo, hi)
+    return Box(lo, hi)
+
+
+def check_bounds(lo: Array, hi: Array) -> None:
+    """Raise InputError unless bounds are two arrays of one type and shape; their values are not read."""
     if not (is_real(lo) and is_real(hi) and lo.dtype == hi.dtype):
         raise InputError("the bounds of the cells must be two arrays of one type, float32 or float64")
     if lo.shape != hi.shape:
         raise InputError(f"the bounds differ in shape: {tuple(lo.shape)} and {tuple(hi.shape)}")
     if lo.ndim == 0 or 0 in lo.shape:
         raise InputError(f"there are no cells: the bounds have shape {tuple(lo.shape)}")
-    return Box(lo, hi)
 
 
 def _move_ratio(G: Box) -> Array:

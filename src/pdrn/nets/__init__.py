@@ -5,8 +5,16 @@ Everything here runs on NumPy arrays without torch, except ``unroll``, which mak
 """
 
 from pdrn.nets.maps import ConvolutionalMap, DenseMap
-from pdrn.nets.primal_dual import Architecture, PrimalDual
+from pdrn.nets.primal_dual import Architecture, CellArchitecture, PrimalDual
 from pdrn.nets.runtime import Network
-from pdrn.nets.unrolling import Unrolled, unroll
+from pdrn.nets.unrolling import unroll
 
-__all__ = ["Architecture", "ConvolutionalMap", "DenseMap", "Network", "PrimalDual", "Unrolled", "unroll"]
+__all__ = [
+    "Architecture",
+    "CellArchitecture",
+    "ConvolutionalMap",
+    "DenseMap",
+    "Network",
+    "PrimalDual",
+    "unroll",
+]

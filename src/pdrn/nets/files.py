@@ -1,4 +1,4 @@
-"""Networks as files: safetensors with their plan and their history as JSON. Loading executes nothing.
+"""Networks as files: safetensors with a JSON description, and ONNX. Loading executes nothing.
 
 A file says what the network is (its architecture), what its numbers mean (the unit of its signals, the sample
 rate) and where it comes from (data, training, seed, version, licence). Names, shapes and types are checked
@@ -10,24 +10,29 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import logging
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field
 from importlib.metadata import version
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import safetensors.numpy
 
 from pdrn.errors import InputError, printable
 from pdrn.nets.maps import ConvolutionalMap, DenseMap
-from pdrn.nets.primal_dual import Architecture, PrimalDual
+from pdrn.nets.primal_dual import Architecture, Arrays, CellArchitecture, PrimalDual
 from pdrn.nets.related import LISTA, DeepPrimalDual, LearnedPrimalDual, ResidualNetwork
-from pdrn.nets.runtime import Arrays, Network, Plan, check_weights
-from pdrn.nets.unrolling import Unrolled, Unrolling
+from pdrn.nets.runtime import Network, check_shapes
+from pdrn.nets.unrolling import Unrolling
 from pdrn.storage import atomic_write, content_sha256, open_tensors, verify_checksum
+
+if TYPE_CHECKING:
+    import torch
 
 FORMAT = 1
 """Raised when files of this version could not be read by the versions before."""
@@ -83,7 +88,7 @@ class Provenance:
 
 def save(
     path: str | os.PathLike[str],
-    network: Network | Unrolled,
+    network: Network,
     provenance: Provenance | None = None,
     *,
     half: bool = False,
@@ -93,7 +98,7 @@ def save(
 
     ``half`` stores the weights in 16 bits, which halves the file; they come back as float32.
     """
-    if not isinstance(network, Network | Unrolled):
+    if not isinstance(network, Network):
         raise InputError(f"a {type(network).__name__} cannot be saved; save what its network() returns")
     described = {
         "format": FORMAT,
@@ -117,45 +122,33 @@ def save(
 
 
 def load(path: str | os.PathLike[str]) -> tuple[Network, Provenance]:
-    """Read a network and its provenance, refusing whatever is not exactly what the file says it is."""
+    """Read a network and its provenance, refusing a file that is not exactly what it says it is."""
     with _opened(path) as file:
-        described, plan, provenance = _description(file.metadata() or {})
-        architecture = _restoring(plan)
+        described, architecture, provenance = _description(file.metadata() or {})
         stored = _stored(file, architecture)
         network = Network(architecture, _widened(stored))
         verify_checksum(described, stored)
         return network, provenance
 
 
-def load_unrolled(path: str | os.PathLike[str]) -> tuple[Unrolled, Provenance]:
-    """Read a network that was unrolled from a problem, as ``load`` does."""
-    with _opened(path) as file:
-        described, plan, provenance = _description(file.metadata() or {})
-        if not isinstance(plan, Unrolling):
-            raise InputError("it restores signals inside their cells; read it with load")
-        stored = _stored(file, plan)
-        unrolled = Unrolled(plan, _widened(stored))
-        verify_checksum(described, stored)
-        return unrolled, provenance
-
-
 def describe(path: str | os.PathLike[str]) -> tuple[Architecture, Provenance]:
-    """Read what a file says of its network, without the weights."""
+    """Read the architecture and provenance of a network, without its weights."""
     with _opened(path) as file:
-        _, plan, provenance = _description(file.metadata() or {})
-        return _restoring(plan), provenance
+        _, architecture, provenance = _description(file.metadata() or {})
+        return architecture, provenance
 
 
-def _restoring(plan: Architecture | Unrolling) -> Architecture:
-    if isinstance(plan, Unrolling):
-        raise InputError("it was unrolled from a problem and takes no sound; read it with load_unrolled")
-    return plan
+def require_cells(architecture: Architecture) -> CellArchitecture:
+    """Return an architecture of networks for sound, refusing one that was unrolled from a problem."""
+    if not isinstance(architecture, CellArchitecture):
+        raise InputError("this network was unrolled from a problem and takes no sound; choose another")
+    return architecture
 
 
-def _stored(file: Any, plan: Plan) -> Arrays:
+def _stored(file: Any, architecture: Architecture) -> Arrays:
     """Read the tensors, after a look at their names, shapes and types."""
     slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-    check_weights(plan, {name: tuple(part.get_shape()) for name, part in slices.items()})
+    check_shapes(architecture, {name: tuple(part.get_shape()) for name, part in slices.items()})
     for name, part in slices.items():
         if part.get_dtype() not in STORED_TYPES:
             raise InputError(f"tensor {name} is of type {part.get_dtype()}, not a float")
@@ -182,7 +175,7 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
 
 def _description(
     metadata: Mapping[str, str],
-) -> tuple[dict[str, Any], Architecture | Unrolling, Provenance]:
+) -> tuple[dict[str, Any], Architecture, Provenance]:
     if METADATA_KEY not in metadata:
         raise InputError("it does not say what network it holds; was it written by another program?")
     described = _parsed(metadata[METADATA_KEY])
@@ -190,7 +183,7 @@ def _description(
         raise InputError("its description is damaged")
     if described["format"] > FORMAT:
         raise InputError(f"it has format {described['format']}, newer than this version reads; update pdrn")
-    architecture = decode(Architecture | Unrolling, described.get("architecture"), "architecture")
+    architecture = decode(Architecture, described.get("architecture"), "architecture")
     return described, architecture, decode(Provenance, described.get("provenance"), "provenance")
 
 
@@ -280,3 +273,82 @@ _WORDS = {str: "text", bool: "true or false", int: "a whole number", float: "a n
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:
     return field.default is MISSING and field.default_factory is MISSING
+
+
+EXAMPLE_LENGTH = 4096
+"""Length of the signals with which a network without frames is traced; the file takes any length."""
+
+
+def export(path: str | os.PathLike[str], network: Network, *, overwrite: bool = False) -> None:
+    """Write a network on cells as ONNX, atomically.
+
+    The graph has inputs ``lower`` and ``upper`` and an output ``restored``, of shape ``(batch, samples)`` in
+    the type of the weights. The batch may have any size, and so may signals, except for a network on frames.
+    """
+    import torch
+
+    from pdrn.nets.torch import NetworkModule
+
+    frame_length = require_cells(network.architecture).map.frame_length
+    any_size = torch.export.Dim.DYNAMIC
+    sizes = {0: any_size} if frame_length else {0: any_size, 1: any_size}
+    _write_onnx(path, NetworkModule.of(network), frame_length or EXAMPLE_LENGTH, sizes, overwrite)
+
+
+def export_block(
+    path: str | os.PathLike[str],
+    network: Network,
+    before: int,
+    length: int,
+    after: int,
+    *,
+    overwrite: bool = False,
+) -> None:
+    """Write the step of a stream as ONNX: a network on the cells of a block and of its surroundings.
+
+    The graph is that of `export` with other sizes: ``lower`` and ``upper`` have shape ``(batch, before +
+    length + after)``, and ``restored`` is the middle of the result, ``(batch, length)``.
+    """
+    import torch
+
+    from pdrn.nets.torch import NetworkModule
+
+    class Middle(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = NetworkModule.of(network)
+
+        def forward(self, lower: torch.Tensor, upper: torch.Tensor) -> torch.Tensor:
+            restored: torch.Tensor = self.module(lower, upper)
+            return restored[..., before : before + length]
+
+    _write_onnx(path, Middle(), before + length + after, {0: torch.export.Dim.DYNAMIC}, overwrite)
+
+
+def _write_onnx(
+    path: str | os.PathLike[str], module: torch.nn.Module, length: int, sizes: dict[int, Any], overwrite: bool
+) -> None:
+    """Trace a module with cells of this length, of which some sizes may be any, and write the graph."""
+    import torch
+
+    example = torch.zeros(2, length, dtype=next(iter(module.state_dict().values())).dtype)
+    exporter_log = logging.getLogger("torch.onnx")
+    level = exporter_log.level
+    exporter_log.setLevel(logging.ERROR)  # it warns of packages that no network of ours needs
+    try:
+        with warnings.catch_warnings(action="ignore", category=FutureWarning):
+            program = torch.onnx.export(
+                module.eval(),
+                (example - 0.5, example + 0.5),
+                dynamo=True,
+                dynamic_shapes=(sizes, sizes),
+                input_names=["lower", "upper"],
+                output_names=["restored"],
+                verbose=False,
+            )
+    finally:
+        exporter_log.setLevel(level)
+    if program is None:
+        raise InputError("torch made no ONNX program of this network")
+    with atomic_write(path, overwrite) as stream:
+        stream.write(program.model_proto.SerializeToString())

@@ -23,7 +23,7 @@ from pdrn.convex.functionals import clip
 from pdrn.convex.operators import analyse
 from pdrn.errors import InputError
 from pdrn.nets.maps import ConvolutionalMap, Map, set_size
-from pdrn.nets.primal_dual import Architecture, PrimalDual, Start, Weights, last_estimate
+from pdrn.nets.primal_dual import Arrays, CellArchitecture, PrimalDual, Weights
 
 TAPS = 3
 """How many neighbours a small convolution sees: one to the left, itself, one to the right."""
@@ -38,7 +38,7 @@ def recurrent_proximal(map: Map, depth: int) -> PrimalDual:
 
 
 @dataclass(frozen=True)
-class LISTA(Architecture):
+class LISTA(CellArchitecture):
     """Learned iterative soft thresholding (Gregor and LeCun 2010): the coefficients a of q, and ``s = D a``.
 
         a <- soft(W q + S a, threshold)   with   S = 1 - E D
@@ -50,15 +50,15 @@ class LISTA(Architecture):
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return dict.fromkeys("WED", self.map.kernel_shape) | {"threshold": (self.map.channels,)}
 
-    def start(self, generator: np.random.Generator) -> Start:
+    def start(self, generator: np.random.Generator) -> Arrays:
         K, norm = self.map.dictionary()
         threshold = np.full(self.map.channels, 0.01)
         return {"W": K / norm**2, "E": K / norm**2, "D": K, "threshold": threshold}
 
-    def activations(self, weights: Weights, cells: Box) -> Iterator[Array]:
+    def states(self, weights: Weights, inputs: Box) -> Iterator[Array]:
         E, D, threshold = weights["E"], weights["D"], abs(weights["threshold"])
-        seen = self.map.analyse(self.map.lay_out(cells.centre), weights["W"])
-        inside = _inside(self.map, cells)
+        seen = self.map.analyse(self.map.lay_out(inputs.centre), weights["W"])
+        inside = _inside(self.map, inputs)
         a = _soft(seen, threshold)
         yield a
         for _ in range(self.depth - 1):
@@ -66,15 +66,15 @@ class LISTA(Architecture):
             a = _soft(seen + a - self.map.analyse(s, E), threshold)
             yield a
 
-    def estimate(self, weights: Weights, cells: Box, activation: Array) -> Array:
-        return self.map.gather(self.map.synthesise(activation, weights["D"]), cells.lo.shape)
+    def estimate(self, weights: Weights, inputs: Box, state: Array) -> Array:
+        return self.map.gather(self.map.synthesise(state, weights["D"]), inputs.lo.shape)
 
     def products(self, shape: tuple[int, ...]) -> int:
         return 2 * self.depth * self.map.products(shape)
 
 
 @dataclass(frozen=True)
-class ResidualNetwork(Architecture):
+class ResidualNetwork(CellArchitecture):
     """Residual blocks of He et al. (2016), equation (2.2), on features of q, with linear maps in and out.
 
         h <- relu(W2 relu(W1 h + b1) + b2 + h),   s = q + B h,   first h = relu(A q + a)
@@ -91,20 +91,20 @@ class ResidualNetwork(Architecture):
             shapes |= {f"{name}.{layer}": (channels,) for layer in range(self.depth)}
         return shapes
 
-    def start(self, generator: np.random.Generator) -> Start:
+    def start(self, generator: np.random.Generator) -> Arrays:
         return _glorot(self.shapes(), generator, silent=("B",))
 
-    def activations(self, weights: Weights, cells: Box) -> Iterator[Array]:
-        h = _relu(self.map.analyse(self.map.lay_out(cells.centre), weights["A"]) + weights["a"])
+    def states(self, weights: Weights, inputs: Box) -> Iterator[Array]:
+        h = _relu(self.map.analyse(self.map.lay_out(inputs.centre), weights["A"]) + weights["a"])
         for layer in range(self.depth):
             W1, W2 = weights[f"W1.{layer}"], weights[f"W2.{layer}"]
             inner = _relu(h @ W1.T + weights[f"b1.{layer}"])
             h = _relu(inner @ W2.T + weights[f"b2.{layer}"] + h)
             yield h
 
-    def estimate(self, weights: Weights, cells: Box, activation: Array) -> Array:
-        change = self.map.synthesise(activation, weights["B"])
-        return cells.centre + self.map.gather(change, cells.lo.shape)
+    def estimate(self, weights: Weights, inputs: Box, state: Array) -> Array:
+        change = self.map.synthesise(state, weights["B"])
+        return inputs.centre + self.map.gather(change, inputs.lo.shape)
 
     def products(self, shape: tuple[int, ...]) -> int:
         outer = self.map.products(shape)
@@ -113,7 +113,7 @@ class ResidualNetwork(Architecture):
 
 
 @dataclass(frozen=True)
-class LearnedPrimalDual(Architecture):
+class LearnedPrimalDual(CellArchitecture):
     """Learned primal-dual (Adler and Oktem 2018): the operator stays, the proximal maps are learned.
 
         y <- y + dual CNN(y, K x, K q),   x <- x + primal CNN(x, K'y)
@@ -145,14 +145,14 @@ class LearnedPrimalDual(Architecture):
                     shapes[f"{side}{stage}_bias.{layer}"] = (out,)
         return shapes
 
-    def start(self, generator: np.random.Generator) -> Start:
+    def start(self, generator: np.random.Generator) -> Arrays:
         K, norm = self.map.dictionary()
         return _glorot(self.shapes(), generator, silent=("primal2",)) | {"K": K / norm}
 
-    def activations(self, weights: Weights, cells: Box) -> Iterator[Array]:
-        q = self.map.lay_out(cells.centre)
+    def states(self, weights: Weights, inputs: Box) -> Iterator[Array]:
+        q = self.map.lay_out(inputs.centre)
         K, stack = weights["K"], namespace(q).concatenate
-        inside = _inside(self.map, cells)[..., None]
+        inside = _inside(self.map, inputs)[..., None]
         seen = self.map.analyse(q, K)[..., None]
         y = zeros((*seen.shape[:-1], self.memory), q)
         x = stack([q[..., None]] * self.memory, -1)
@@ -163,8 +163,8 @@ class LearnedPrimalDual(Architecture):
             x = x + self._cnn("primal", layer, weights, stack([x, backward], -1), inside)
             yield x
 
-    def estimate(self, weights: Weights, cells: Box, activation: Array) -> Array:
-        return self.map.gather(activation[..., 0], cells.lo.shape)
+    def estimate(self, weights: Weights, inputs: Box, state: Array) -> Array:
+        return self.map.gather(state[..., 0], inputs.lo.shape)
 
     def _cnn(self, side: str, layer: int, weights: Weights, features: Array, inside: Any) -> Array:
         """Do three small convolutions, ``(..., places, channels) -> (..., places, memory)``."""
@@ -190,7 +190,7 @@ class LearnedPrimalDual(Architecture):
 
 
 @dataclass(frozen=True)
-class DeepPrimalDual(Architecture):
+class DeepPrimalDual(CellArchitecture):
     """A network that guesses and a primal-dual head that corrects (Riegler et al. 2016).
 
     The body, a residual network, makes an estimate u. The head does ``depth`` steps of Chambolle-Pock on
@@ -209,15 +209,17 @@ class DeepPrimalDual(Architecture):
         steps = dict.fromkeys(("sigma", "tau", "pull"), (1,))
         return self.body.shapes() | {"K": self.map.kernel_shape} | steps
 
-    def start(self, generator: np.random.Generator) -> Start:
+    def start(self, generator: np.random.Generator) -> Arrays:
         K, norm = self.map.dictionary()
         steps = {"sigma": 10.0, "tau": 0.1 / norm**2, "pull": 1.0}
         head = {name: np.full(1, step) for name, step in steps.items()}
         return self.body.start(generator) | {"K": K} | head
 
-    def activations(self, weights: Weights, cells: Box) -> Iterator[Array]:
-        map, guess = self.map, last_estimate(self.body, weights, cells)
-        u, lower, upper = map.lay_out(guess), map.lay_out(cells.lo), map.lay_out(cells.hi)
+    def states(self, weights: Weights, inputs: Box) -> Iterator[Array]:
+        map = self.map
+        *_, hidden = self.body.states(weights, inputs)
+        guess = self.body.estimate(weights, inputs, hidden)
+        u, lower, upper = map.lay_out(guess), map.lay_out(inputs.lo), map.lay_out(inputs.hi)
         K, sigma, tau = weights["K"], weights["sigma"][0], weights["tau"][0]
         pull = tau * weights["pull"][0] ** 2
         x, y = clip(u, lower, upper), 0.0
@@ -229,21 +231,21 @@ class DeepPrimalDual(Architecture):
             x_bar = 2 * x - before
             yield x
 
-    def estimate(self, weights: Weights, cells: Box, activation: Array) -> Array:
-        return self.map.gather(activation, cells.lo.shape)
+    def estimate(self, weights: Weights, inputs: Box, state: Array) -> Array:
+        return self.map.gather(state, inputs.lo.shape)
 
     def products(self, shape: tuple[int, ...]) -> int:
         return self.body.products(shape) + 2 * self.depth * self.map.products(shape)
 
 
-def _inside(map: Map, cells: Box) -> Array:
+def _inside(map: Map, inputs: Box) -> Array:
     """Ones where the signals are and zeros between them, where nothing may be seen of a neighbour."""
-    return map.lay_out(namespace(cells.lo).ones_like(cells.lo))
+    return map.lay_out(namespace(inputs.lo).ones_like(inputs.lo))
 
 
 def _glorot(
     shapes: dict[str, tuple[int, ...]], generator: np.random.Generator, silent: tuple[str, ...]
-) -> Start:
+) -> Arrays:
     """Matrices uniform in ``+-sqrt(6 / (rows + columns))``, biases and the kinds named silent zero."""
 
     def matrix(name: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:

@@ -9,97 +9,34 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from threading import Lock
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from pdrn.convex import L1, Box
+from pdrn.convex import L1, Box, Functional
 from pdrn.convex.backend import Array, require_finite, set_field
 from pdrn.errors import InputError
 from pdrn.nets.maps import ConvolutionalMap, set_size
 from pdrn.nets.primal_dual import (
     VIEWS,
-    Activations,
     Architecture,
+    Arrays,
+    CellArchitecture,
     PrimalDual,
-    as_computed,
-    keep_inside,
-    restore,
-    restore_by_layer,
+    State,
+    run,
+    run_by_layer,
 )
 
-_lock = Lock()
-_limits: list[int] = []
-"""The limits that hold now, of all Python threads: NumPy's library has one setting for the whole process."""
-
-_before: list[int] = []
-"""How many threads each library took before the first of them."""
-
-
-@contextmanager
-def limited(threads: int | None) -> Iterator[None]:
-    """Limit NumPy's matrix products to so many threads while the context lasts; None leaves them alone.
-
-    Where several limits hold at once, in several Python threads, the lowest counts.
-    """
-    if threads is None:
-        yield
-        return
-    with _lock:
-        if not _limits:
-            _before[:] = [library.get_num_threads() for library in _libraries()]
-        _limits.append(threads)
-        _apply()
-    try:
-        yield
-    finally:
-        with _lock:
-            _limits.remove(threads)
-            _apply()
-
-
-@cache
-def _libraries() -> list[Any]:
-    from threadpoolctl import ThreadpoolController
-
-    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
-
-
-def _apply() -> None:
-    for library, before in zip(_libraries(), _before, strict=True):
-        wanted = min(_limits) if _limits else before
-        if library.get_num_threads() != wanted:
-            # One Python thread holds the right to set this; here the lock stands for it.
-            release = getattr(library, "clear_controlling_thread", lambda force: None)
-            release(force=True)
-            library.set_num_threads(wanted)
-            release(force=True)
-
-
-Arrays = dict[str, np.ndarray[Any, Any]]
-
-
-class Plan(Protocol):
-    """What names the tensors of a network: an architecture or an unrolling."""
-
-    @property
-    def fixed(self) -> tuple[str, ...]:
-        """The names of tensors that are not learned."""
-
-    @property
-    def parameter_count(self) -> int:
-        """How many numbers are learned."""
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the name and shape of every tensor."""
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """An architecture and its weights; calling it restores signals inside their cells.
+    """An architecture and its weights, called as the architecture wants: with cells, or with a problem.
 
-    The weights are all float32 or all float64, and that is what is computed in. Cells may be of either type;
-    the result has theirs, and lies in them exactly.
+    The weights are all float32 or all float64, the type to compute in. The result has the type of the inputs.
+    Of a network on cells it lies in them exactly, of an unrolled problem where G is finite.
 
     Examples
     --------
@@ -115,16 +52,19 @@ class Network:
     architecture: Architecture
     weights: Arrays
     threads: int | None = 1
-    """How many threads matrix products take; None leaves that to NumPy."""
+    """Threads of the matrix products; None leaves that to NumPy."""
 
     def __post_init__(self) -> None:
-        set_field(self, "weights", checked_weights(self.architecture, self.weights))
+        set_field(self, "weights", _checked_weights(self.architecture, self.weights))
         if self.threads is not None:
             set_size(self, "threads")
 
     @classmethod
     def started(
-        cls, architecture: Architecture, generator: np.random.Generator | None = None, dtype: Any = np.float32
+        cls,
+        architecture: CellArchitecture,
+        generator: np.random.Generator | None = None,
+        dtype: Any = np.float32,
     ) -> Network:
         """Return a network at the architecture's own start."""
         weights = architecture.start(generator or np.random.default_rng(0))
@@ -135,21 +75,23 @@ class Network:
         weights = {name: part.astype(dtype) for name, part in self.weights.items()}
         return Network(self.architecture, weights, self.threads)
 
-    def __call__(self, lower: Array, upper: Array) -> Array:
-        """Restore signals inside their cells, ``(..., n) -> (..., n)``."""
+    def __call__(self, lo: Any, hi: Any = None) -> Array:
+        """Restore signals from their bounds, or solve a problem, ``(..., n) -> (..., n)``."""
+        inputs = self.architecture.inputs(lo, hi, check_values=True)
         with limited(self.threads):
-            return restore(self.architecture, self.weights, lower, upper)
+            return run(self.architecture, self.weights, inputs)
 
-    def by_layer(self, lower: Array, upper: Array) -> list[Array]:
+    def by_layer(self, lo: Any, hi: Any = None) -> list[Array]:
         """Return the estimates of all layers; the last is the result."""
+        inputs = self.architecture.inputs(lo, hi, check_values=True)
         with limited(self.threads):
-            return restore_by_layer(self.architecture, self.weights, lower, upper)
+            return run_by_layer(self.architecture, self.weights, inputs)
 
 
-def checked_weights(plan: Plan, weights: Arrays) -> Arrays:
-    """Return the weights of a plan in its order, refusing others, mixed types and what is not finite."""
-    check_weights(plan, {name: part.shape for name, part in weights.items()})
-    arrays = {name: np.ascontiguousarray(weights[name]) for name in plan.shapes()}
+def _checked_weights(architecture: Architecture, weights: Arrays) -> Arrays:
+    """Return the weights in the architecture's order, refusing others, mixed types and non-finite ones."""
+    check_shapes(architecture, {name: part.shape for name, part in weights.items()})
+    arrays = {name: np.ascontiguousarray(weights[name]) for name in architecture.shapes()}
     types = {part.dtype for part in arrays.values()}
     if types not in ({np.dtype(np.float32)}, {np.dtype(np.float64)}):
         raise InputError(f"the weights must be all float32 or all float64, got {sorted(map(str, types))}")
@@ -158,9 +100,9 @@ def checked_weights(plan: Plan, weights: Arrays) -> Arrays:
     return arrays
 
 
-def check_weights(plan: Plan, found: dict[str, tuple[int, ...]]) -> None:
-    """Raise InputError unless the tensors found, by name and shape, are those of a plan."""
-    wanted = plan.shapes()
+def check_shapes(architecture: Architecture, found: dict[str, tuple[int, ...]]) -> None:
+    """Raise InputError unless these tensors, by name and shape, are the architecture's."""
+    wanted = architecture.shapes()
     if missing := sorted(wanted.keys() - found.keys()):
         raise InputError(f"the network needs tensors that are missing: {_listed(missing)}")
     if extra := sorted(found.keys() - wanted.keys()):
@@ -175,6 +117,49 @@ def _listed(names: list[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
+_lock = Lock()
+_holders: list[Any] = []
+"""The limit in force, once for every context that holds it: BLAS has one setting for the whole process."""
+
+
+@contextmanager
+def limited(threads: int | None) -> Iterator[None]:
+    """Limit NumPy's matrix products to this many threads while the context lasts; None: no limit.
+
+    Of contexts that overlap, in several Python threads, the first sets the limit and the last restores it.
+    """
+    if threads is None:
+        yield
+        return
+    with _lock, _any_thread_may_set():
+        _holders.append(_holders[0] if _holders else _blas().limit(limits=threads))
+    try:
+        yield
+    finally:
+        with _lock, _any_thread_may_set():
+            limit = _holders.pop()
+            if not _holders:
+                limit.restore_original_limits()
+
+
+@cache
+def _blas() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
+
+
+@contextmanager
+def _any_thread_may_set() -> Iterator[None]:
+    """Release OpenBLAS, which threadpoolctl reserves for the first Python thread that sets a limit."""
+    libraries = [each for each in _blas().lib_controllers if hasattr(each, "clear_controlling_thread")]
+    for library in libraries:
+        library.clear_controlling_thread(force=True)
+    yield
+    for library in libraries:
+        library.clear_controlling_thread(force=True)
+
+
 def repeated(network: Network, depth: int) -> Network:
     """Return a primal-dual network of ``depth`` layers that repeats the last block of another.
 
@@ -185,40 +170,40 @@ def repeated(network: Network, depth: int) -> Network:
     >>> sorted(repeated(shallow, 3).weights)
     ['V.0', 'V.1', 'V.2', 'W.0', 'W.1', 'W.2']
     """
-    plan = network.architecture
-    if not isinstance(plan, PrimalDual):
-        raise InputError(f"only primal-dual networks have blocks to repeat, not a {type(plan).__name__}")
-    if plan.stages > 1:
+    architecture = network.architecture
+    if not isinstance(architecture, PrimalDual):
+        raise InputError(
+            f"only primal-dual networks have blocks to repeat, not a {type(architecture).__name__}"
+        )
+    if architecture.stages > 1:
         raise InputError("stages see the signal anew; a network with several has no block to repeat")
-    if depth < plan.depth:
-        raise InputError(f"a network of {plan.depth} layers cannot go on to {depth}")
-    if plan.depth == 1 and (plan.memory in ("gain", "mix") or plan.learn_theta == "per layer"):
+    if depth < architecture.depth:
+        raise InputError(f"a network of {architecture.depth} layers cannot go on to {depth}")
+    per_layer = architecture.learn_theta == "per layer"
+    if architecture.depth == 1 and (architecture.memory in ("gain", "mix") or per_layer):
         raise InputError("a single layer has not learned what to remember; train two or more")
-    longer = dataclasses.replace(plan, depth=depth)
+    longer = dataclasses.replace(architecture, depth=depth)
     weights = {}
     for name, shape in longer.shapes().items():
         kind, _, layer = name.partition(".")
-        if name == "theta" and plan.learn_theta == "per layer":
+        if name == "theta" and per_layer:
             learned = network.weights[name][:-1]
             weights[name] = np.pad(learned, (0, depth - len(learned)), "edge")
         elif name in network.weights:
             part = network.weights[name]
             weights[name] = part if part.shape == shape else np.pad(part, (0, depth - len(part)), "edge")
         else:
-            last = plan.depth - (2 if kind == "M" else 1)
+            last = architecture.depth - (2 if kind == "M" else 1)
             weights[name] = network.weights[f"{kind}.{min(int(layer), last)}"]
     return Network(longer, weights, network.threads)
 
 
-Value = TypeVar("Value")
-
-
 class RunningNetwork:
-    """A convolutional primal-dual network whose context, if it has one, is the past.
+    """A convolutional primal-dual network that restores a stream hop by hop; its context, if any, is causal.
 
-    `push` takes the cells of a hop and returns the restored hop that is ``latency`` samples earlier. Before
-    the first hop there is silence, cells that hold zero alone; what comes out first belongs there. A network
-    with a context hears that silence: push as much of it as ``reach`` has before a signal.
+    ``push`` takes the cells of a hop and returns the restored hop of ``latency`` samples earlier. Before the
+    first hop there is silence, cells that hold zero alone, and so the first results belong there. A network
+    with a context sees that silence: push ``reach[0]`` samples of it before a signal.
 
     Examples
     --------
@@ -236,49 +221,54 @@ class RunningNetwork:
     """
 
     def __init__(self, network: Network) -> None:
-        plan = network.architecture
-        if not (isinstance(plan, PrimalDual) and isinstance(plan.map, ConvolutionalMap)):
+        architecture = network.architecture
+        if not (isinstance(architecture, PrimalDual) and isinstance(architecture.map, ConvolutionalMap)):
             raise InputError("a signal without end takes a convolutional primal-dual network; choose another")
-        if plan.context and not plan.causal:
+        if architecture.context and not architecture.causal:
             raise InputError("the context of this network is the future too; choose a causal one")
-        self.latency = plan.depth * plan.map.edge
-        self._network, self._hop = network, plan.map.hop
-        quiet = np.zeros(self._hop, _type_of(network.weights))
-        self._given = _Queue([Box(quiet, quiet)] * (self.latency // self._hop))
-        self._stages = [_Stage(plan, plan.map, network.weights, stage) for stage in range(plan.stages)]
+        self.latency = architecture.depth * architecture.map.edge
+        self._network, self._architecture, self._hop = network, architecture, architecture.map.hop
+        silence = np.zeros(self._hop, _type_of(network.weights))
+        self._given = _DelayLine([Box(silence, silence)] * (self.latency // self._hop))
+        self._stages = [
+            _Stage(architecture, architecture.map, network.weights, stage)
+            for stage in range(architecture.stages)
+        ]
 
-    def push(self, lower: Array, upper: Array) -> Array:
+    def push(self, lo: Array, hi: Array) -> Array:
         """Take the cells of the next hop, and return the restored hop that they complete."""
-        if np.shape(lower) != (self._hop,):
-            raise InputError(f"this network takes hops of {self._hop} samples, got shape {np.shape(lower)}")
-        given, cells = as_computed(self._network.weights, lower, upper)
-        activations = Activations.at(cells.centre)
+        if np.shape(lo) != (self._hop,):
+            raise InputError(f"this network takes hops of {self._hop} samples, got shape {np.shape(lo)}")
+        given = self._architecture.inputs(lo, hi, check_values=True)
+        cells = self._architecture.convert(given, next(iter(self._network.weights.values())))
+        state = State.at(cells.centre, L1(), cells)
         with limited(self._network.threads):
             for stage in self._stages:
-                cells, activations = stage.step(cells, activations)
-        return keep_inside(activations.x, self._given.push(given)).astype(given.lo.dtype, copy=False)
+                state = stage.step(state)
+        restored = self._architecture.finish(state.x, self._given.push(given))
+        return restored.astype(given.lo.dtype, copy=False)
 
 
 class _Stage:
-    """Layers that have weights of one prior, and what comes to these weights."""
+    """The layers of one prior, and the neighbouring views that its weights depend on."""
 
-    def __init__(self, plan: PrimalDual, map: ConvolutionalMap, weights: Arrays, stage: int) -> None:
-        self._plan, self._weights, self._stage = plan, weights, stage
+    def __init__(self, architecture: PrimalDual, map: ConvolutionalMap, weights: Arrays, stage: int) -> None:
+        self._architecture, self._weights, self._stage = architecture, weights, stage
         self._map = _RunningMap(map, weights)
         nothing = np.zeros(map.channels, _type_of(weights))
-        self._earlier = [_Queue([nothing] * (VIEWS - 1)) for _ in range(plan.context)]
-        first = stage * plan.layers_per_stage
-        self._layers = [_Layer(plan, map, weights, first + i) for i in range(plan.layers_per_stage)]
-        # A view comes to each layer so much later than to the one before.
-        self._priors = [_Queue([L1()] * (i * self._map.behind)) for i in range(plan.layers_per_stage)]
+        self._earlier = [_DelayLine([nothing] * (VIEWS - 1)) for _ in range(architecture.context)]
+        count = architecture.layers_per_stage
+        self._layers = [_Layer(architecture, map, weights, stage * count + i) for i in range(count)]
+        # Each layer gets a view later than the one before it, by the delay of the map.
+        self._priors = [_DelayLine([L1()] * (i * self._map.delay)) for i in range(count)]
 
-    def step(self, cells: Box, activations: Activations) -> tuple[Box, Activations]:
-        priors = self._plan.priors(self._stage, self._weights, activations.x, self._map, self._beside)
-        for layer, queue, prior in zip(self._layers, self._priors, priors, strict=True):
-            cells, activations = layer.step(queue.push(prior), cells, activations)
-        return cells, activations
+    def step(self, state: State) -> State:
+        priors = self._architecture.priors(self._stage, self._weights, state.x, self._map, self._with_earlier)
+        for layer, line, prior in zip(self._layers, self._priors, priors, strict=True):
+            state = layer.step(state, line.push(prior))
+        return state
 
-    def _beside(self, hidden: int, seen: Array) -> Array:
+    def _with_earlier(self, hidden: int, seen: Array) -> Array:
         earlier = self._earlier[hidden]
         together = np.concatenate([*earlier.waiting, seen])
         earlier.push(seen)
@@ -286,48 +276,47 @@ class _Stage:
 
 
 class _Layer:
-    """One block, and what waits for the views that complete it."""
+    """One block, and the delay lines that hold its inputs until the views are complete."""
 
-    def __init__(self, plan: PrimalDual, map: ConvolutionalMap, weights: Arrays, layer: int) -> None:
+    def __init__(self, architecture: PrimalDual, map: ConvolutionalMap, weights: Arrays, layer: int) -> None:
         running, dtype = _RunningMap(map, weights), _type_of(weights)
-        self._block = plan.block(layer, weights, running)
-        quiet = np.zeros(map.hop, dtype)
-        self._cells = _Queue([Box(quiet, quiet)] * running.behind)
-        self._x = _Queue([quiet] * running.behind)
-        # What the first layer is given as a dual activation is the number 0.
-        self._y = _Queue([np.zeros(map.channels, dtype) if layer else 0.0] * running.behind)
+        self._block = architecture.block(layer, weights, running)
+        silence = np.zeros(map.hop, dtype)
+        self._cells = _DelayLine[Functional]([Box(silence, silence)] * running.delay)
+        self._x = _DelayLine([silence] * running.delay)
+        # The dual variable before the first layer is the number 0.
+        self._y = _DelayLine([np.zeros(map.channels, dtype) if layer else 0.0] * running.delay)
 
-    def step(self, prior: L1, cells: Box, before: Activations) -> tuple[Box, Activations]:
-        cells = self._cells.push(cells)
-        known = Activations(self._x.push(before.x), self._y.push(before.y), before.x_bar)
-        return cells, self._block(prior, cells, known)
+    def step(self, state: State, prior: L1) -> State:
+        x, y, cells = self._x.push(state.x), self._y.push(state.y), self._cells.push(state.G)
+        return self._block(State(x, y, state.x_bar, prior, cells))
 
 
 class _RunningMap:
-    """A convolutional map that is given a hop, or a view, at a time; see `pdrn.nets.maps.KernelMap`."""
+    """A convolutional map that takes a hop, or a view, at a time; see `pdrn.nets.maps.KernelMap`."""
 
     def __init__(self, map: ConvolutionalMap, weights: Arrays) -> None:
-        self.behind = map.edge // map.hop
-        """By how many hops what is complete is behind."""
+        self.delay = map.edge // map.hop
+        """Hops between an input and the output that it completes."""
         self._hop = map.hop
         self._seen, self._sum = np.zeros((2, map.window), _type_of(weights))
 
     def analyse(self, x: Array, kernel: Array) -> Array:
-        self._move_on(self._seen, x)
+        self._advance(self._seen, x)
         return kernel @ self._seen
 
     def synthesise(self, y: Array, kernel: Array) -> Array:
-        self._move_on(self._sum, 0.0)
+        self._advance(self._sum, 0.0)
         self._sum += y @ kernel
         return self._sum[: self._hop].copy()
 
-    def _move_on(self, window: Array, newest: Any) -> None:
+    def _advance(self, window: Array, newest: Any) -> None:
         window[: -self._hop] = window[self._hop :]
         window[-self._hop :] = newest
 
 
-class _Queue(Generic[Value]):
-    """What was pushed comes out when as many more were as waited at the beginning."""
+class _DelayLine(Generic[Value]):
+    """A fixed-length delay line."""
 
     def __init__(self, waiting: Iterable[Value]) -> None:
         self.waiting = deque(waiting)

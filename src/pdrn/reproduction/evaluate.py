@@ -16,7 +16,7 @@ from pdrn.audio.quantizers import MidRise
 from pdrn.convex import DCT, ChambollePock, dequantization, solve
 from pdrn.errors import InputError
 from pdrn.nets import Network
-from pdrn.nets.files import Unit, describe, load
+from pdrn.nets.files import Unit, describe, load, require_cells
 from pdrn.restoration import registry
 from pdrn.restoration.restorer import Restorer
 from pdrn.training.config import from_complete_table
@@ -73,7 +73,7 @@ def method_named(name: str, frame_length: int = FRAME_LENGTH, sample_rate_hz: in
             raise InputError(
                 f"{model} is for {rate} Hz and this is {sample_rate_hz} Hz; resample the corpus to {rate} Hz"
             )
-        if network.architecture.map.frame_length is None and provenance.unit == "cell":
+        if require_cells(network.architecture).map.frame_length is None and provenance.unit == "cell":
             return _restorer_method(Restorer(model, shifts=shifts), sample_rate_hz)
         if shifts not in (None, 1):
             raise InputError(f"{model} can be run on one grid alone; leave :{shifts} out")
@@ -120,7 +120,7 @@ def network_method(network: Network, unit: Unit) -> Method:
         lower, upper = ((ends / scale).astype(np.float32) for ends in (cells.lo, cells.hi))
         return cells.project(network(lower, upper).astype(np.float64) * scale)
 
-    frame_length = network.architecture.map.frame_length
+    frame_length = require_cells(network.architecture).map.frame_length
     if frame_length is None:
         return lambda signals: [restore(cells) for cells in signals]
     return lambda signals: _by_frame(signals, frame_length, restore)

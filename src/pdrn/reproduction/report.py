@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pdrn.errors import InputError
-from pdrn.nets import Architecture
+from pdrn.nets import CellArchitecture
 from pdrn.reproduction.studies import confidence_interval, load_comparisons
 from pdrn.reproduction.tables import (
     KINDS,
@@ -382,7 +382,7 @@ def _other_networks(results: Iterable[Result]) -> str:
     return _section("Other networks", "Trained by the same engine.", [_table(caption, header, rows)])
 
 
-def _describe(architecture: Architecture) -> str:
+def _describe(architecture: CellArchitecture) -> str:
     """Return kind, depth, map, and the fields that are not at their default."""
     shape = type(architecture.map).__name__.removesuffix("Map").lower()
     sizes = " x ".join(map(str, dataclasses.astuple(architecture.map)))

@@ -377,8 +377,8 @@ def iterate(network: Network, config: Config, corpus: Corpus, iterations: int) -
             examples = dev.quantized(rows, config.data.bits[0])
             cells = Box(examples.lower, examples.upper)
             noise += float(np.square(cells.centre - examples.signal, dtype=np.float64).sum())
-            for layer, activation in enumerate(plan.activations(weights, cells)):
-                estimate = cells.project(plan.estimate(weights, cells, activation))
+            for layer, state in enumerate(plan.states(weights, cells)):
+                estimate = cells.project(plan.estimate(weights, cells, state))
                 errors[layer] += np.square(estimate - examples.signal, dtype=np.float64).sum()
     ratios = tuple(float(error) / noise for error in errors)
     return Curve(ratios, _gaps(longer, config, dev), _activation_bytes(config, corpus))
@@ -413,7 +413,7 @@ def _gaps(network: Network, config: Config, dev: DevelopmentData) -> tuple[float
     with limited(network.threads):
         return tuple(
             float(np.median(problem.certificate(each.x, each.y).relative_gap))
-            for each in plan.activations(exact.weights, cells)
+            for each in plan.states(exact.weights, cells)
         )
 
 

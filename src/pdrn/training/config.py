@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pdrn.errors import InputError
-from pdrn.nets import Architecture, PrimalDual
+from pdrn.nets import CellArchitecture, PrimalDual
 from pdrn.nets.files import Unit, decode, describe, encode
 from pdrn.restoration.registry import file_of
 from pdrn.storage import file_sha256
@@ -236,7 +236,7 @@ class Budget:
 class Config:
     """A whole training run."""
 
-    architecture: Architecture
+    architecture: CellArchitecture
     recipe: str = ""
     """The recipe that it started from, if any."""
     seed: int = 0

@@ -22,10 +22,9 @@ from pdrn.audio.corpus import Corpus
 from pdrn.convex import Box
 from pdrn.convex.backend import set_field
 from pdrn.errors import InputError, StorageError, system_error, system_reason
-from pdrn.nets import Architecture, Network, PrimalDual, primal_dual
+from pdrn.nets import CellArchitecture, Network, PrimalDual, primal_dual
 from pdrn.nets import primal_dual as forward
 from pdrn.nets.files import Provenance, encode, load
-from pdrn.nets.torch import keep_freed_memory
 from pdrn.restoration.registry import file_of
 from pdrn.storage import file_sha256
 from pdrn.training.config import Config, Optimiser
@@ -79,7 +78,7 @@ QUIETEST = 1e-3
 """A relative loss divides by at least so many squared units: a silent segment may have no error at all."""
 
 
-def start(config: Config) -> forward.Start:
+def start(config: Config) -> forward.Arrays:
     """Return the weights that a configuration starts from."""
     architecture, generator = config.architecture, np.random.default_rng(config.seed)
     how = config.start
@@ -102,7 +101,7 @@ def start(config: Config) -> forward.Start:
     return {"glorot": primal_dual.glorot, "identity": primal_dual.identity}[how.kind](architecture, generator)
 
 
-def _learned_weights(config: Config) -> forward.Start:
+def _learned_weights(config: Config) -> forward.Arrays:
     learned, file = config.start.network, file_of(config.start.network)
     if config.start.network_sha256 not in ("", file_sha256(file)):
         raise InputError(f"{learned} is not the file any more that this run starts at; put that one there")
@@ -140,7 +139,7 @@ class Learner:
     def __init__(self, config: Config, total_steps: int, processes: Processes = ALONE) -> None:
         self.config, self.total_steps, self.step, self.followed = config, total_steps, 0, 0
         self.processes = processes
-        self.architecture: Architecture = config.architecture
+        self.architecture: CellArchitecture = config.architecture
         tensors = {name: torch.tensor(part, dtype=torch.float32) for name, part in start(config).items()}
         self.fixed = {name: tensors.pop(name) for name in self.architecture.fixed}
         self.weights = {name: part.requires_grad_() for name, part in tensors.items()}
@@ -249,7 +248,7 @@ class Learner:
 
     def _estimate(self, weights: forward.Weights, cells: Box) -> Tensor:
         """Return the estimate of the last layer; only its last layers remember how they came about."""
-        activations = self.architecture.activations(weights, cells)
+        activations = self.architecture.states(weights, cells)
         if learned := self.config.loss.last_layers:
             with torch.no_grad():
                 for _ in range(self.architecture.depth - learned):
@@ -299,7 +298,8 @@ class Learner:
         @torch.no_grad()
         def restore(lower: Array, upper: Array) -> Array:
             cells = torch.tensor(lower), torch.tensor(upper)
-            restored: Array = forward.restore(self.architecture, weights, *cells).numpy()
+            inputs = self.architecture.inputs(*cells, check_values=False)
+            restored: Array = forward.run(self.architecture, weights, inputs).numpy()
             return restored
 
         return restore
@@ -534,7 +534,6 @@ def train(
     if processes.shared(run.is_done):
         return run
     watcher = watcher or Watcher()
-    keep_freed_memory()
     with ExitStack() as held:
         record: dict[str, Any] | None = None
         with processes.together():
