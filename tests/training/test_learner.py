@@ -11,7 +11,7 @@ from tests.nets.plans import disturbed
 from pdrn.convex import L1, Box
 from pdrn.nets import DenseMap, PrimalDual
 from pdrn.nets.files import Provenance, encode, save
-from pdrn.nets.torch import NetworkModule
+from pdrn.nets.torch import NetworkModule, State
 from pdrn.training.config import from_table, run_name
 from pdrn.training.data import Examples
 from pdrn.training.loop import STEPS_PER_AVERAGE, Learner, learning_rate, start, train
@@ -210,15 +210,15 @@ def test_truncated_gradients_are_those_of_the_last_layers_alone():
     plan = PrimalDual(DenseMap(32), 3, tying="tied", theta=1.0)
     tied = {"architecture": encode(plan), "loss": {"last_layers": 1}}
     learner, batch = Learner(from_table(tied), 1), examples(rows=4)
-    learner.products(batch)
+    learner.gradient(batch)
     weights = {name: part.detach().clone().requires_grad_() for name, part in learner.weights.items()}
     cells = Box(torch.tensor(batch.lower), torch.tensor(batch.upper))
-    activations = plan.activations(weights, cells)
-    next(activations)
-    before = next(activations)
-    detached = type(before)(*(getattr(before, name).detach() for name in ("x", "y", "x_bar")))
+    states = plan.states(weights, cells)
+    next(states)
+    before = next(states)
+    detached = State(before.x.detach(), before.y.detach(), before.x_bar.detach(), L1(), cells)
     block = plan.block(2, weights, plan.map)
-    loss = (block(L1(), cells, detached).x - torch.tensor(batch.signal)).square().mean()
+    loss = (block(detached).x - torch.tensor(batch.signal)).square().mean()
     loss.backward()
     for name, part in learner.weights.items():
         torch.testing.assert_close(part.grad, weights[name].grad)

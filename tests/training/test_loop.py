@@ -23,7 +23,7 @@ from pdrn.errors import InputError, LockedError
 from pdrn.nets import files
 from pdrn.training.config import from_table, load, run_name
 from pdrn.training.data import TrainingData
-from pdrn.training.loop import Learner, Watcher, start, train
+from pdrn.training.loop import Callback, Learner, start, train
 from pdrn.training.runs import Run
 
 DENSE = {"kind": "PrimalDual", "depth": 2, "memory": "bias", "map": {"kind": "DenseMap", "samples": 64}}
@@ -62,16 +62,16 @@ def weights_of(run):
     return files.load(run.folder / "last.safetensors")[0].weights
 
 
-class StopAfter(Watcher):
+class StopAfter(Callback):
     """Interrupts training in the middle of an epoch."""
 
     def __init__(self, steps):
         self.steps, self.notes = steps, []
 
-    def note(self, sentence):
+    def on_note(self, sentence):
         self.notes.append(sentence)
 
-    def advance(self, step):
+    def on_step(self, step):
         if step == self.steps:
             raise KeyboardInterrupt
 
@@ -113,8 +113,8 @@ def test_the_folder_says_what_the_run_is(corpus, tmp_path):
 
 def test_a_finished_run_is_not_done_again(corpus, tmp_path):
     first = files_of(quickly(config(), corpus, tmp_path))
-    watcher = StopAfter(1)
-    assert files_of(quickly(config(), corpus, tmp_path, watcher=watcher)) == first
+    callback = StopAfter(1)
+    assert files_of(quickly(config(), corpus, tmp_path, callbacks=[callback])) == first
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_interrupted_training_ends_as_if_it_had_not_been(corpus, tmp_path, chang
     whole = quickly(settings, corpus, tmp_path / "whole")
     for steps in (7, 20, 21):  # in the first, a later, and the same epoch again
         with pytest.raises(KeyboardInterrupt):
-            quickly(settings, corpus, tmp_path / "parts", watcher=StopAfter(steps))
+            quickly(settings, corpus, tmp_path / "parts", callbacks=[StopAfter(steps)])
     parts = quickly(settings, corpus, tmp_path / "parts")
     one, other = files_of(whole), files_of(parts)
     assert one["log"] == other["log"]
@@ -206,26 +206,6 @@ def test_kill_9_at_any_moment_changes_nothing(corpus_folder, corpus, tmp_path):
     assert files_of(run)["log"] == files_of(whole)["log"]
 
 
-@pytest.mark.parametrize("batch_size", [64, 10_000])
-def test_the_floor_is_that_of_the_rows_that_were_learned_and_a_stall_does_not_count(
-    corpus, tmp_path, monkeypatch, batch_size
-):
-    class Products:
-        times = iter([1e-6, 1e-3, *1000 * [1e-6]])
-
-        def seconds(self):
-            return next(self.times)
-
-    monkeypatch.setattr(Learner, "products", lambda self, examples: Products())
-    monkeypatch.setattr("pdrn.training.loop.STEPS_PER_FLOOR", 1)
-    settings = config(recipe="paper", optimiser={"batch_size": batch_size}, budget={"epochs": 1})
-    (entry,) = quickly(settings, corpus, tmp_path).log()
-    frames = len(TrainingData.read(corpus, settings).frames)
-    assert entry["step"] == math.ceil(frames / batch_size)
-    batches = frames / min(frames, batch_size)
-    assert entry["floor_fraction"] == pytest.approx(1e-6 * batches / entry["training_seconds"])
-
-
 def test_a_corpus_that_is_gone_is_named_and_not_the_run(corpus, tmp_path):
     shutil.copytree(corpus.folder, tmp_path / "sounds")
     copy = Corpus.scan(tmp_path / "sounds")
@@ -239,7 +219,9 @@ def test_a_longer_budget_goes_on_from_a_shorter_one(corpus, tmp_path):
     whole = quickly(config(recipe="paper", budget={"epochs": 5}), corpus, tmp_path / "whole")
     quickly(config(recipe="paper", budget={"epochs": 3}), corpus, tmp_path)
     with pytest.raises(KeyboardInterrupt):  # it does not begin at 0
-        quickly(config(recipe="paper", budget={"epochs": 5}), corpus, tmp_path, watcher=StopAfter(3 * 29 + 1))
+        quickly(
+            config(recipe="paper", budget={"epochs": 5}), corpus, tmp_path, callbacks=[StopAfter(3 * 29 + 1)]
+        )
     longer = quickly(config(recipe="paper", budget={"epochs": 5}), corpus, tmp_path)
     assert longer.record()["resumed_from"] != longer.folder.name
     assert untimed(longer.log()[-1]) == untimed(whole.log()[-1])
@@ -247,18 +229,18 @@ def test_a_longer_budget_goes_on_from_a_shorter_one(corpus, tmp_path):
 
 
 def test_a_run_keeps_its_threads(corpus, tmp_path):
-    settings, watcher = config(recipe="paper", budget={"epochs": 2}), StopAfter(40)
+    settings, callback = config(recipe="paper", budget={"epochs": 2}), StopAfter(40)
     with pytest.raises(KeyboardInterrupt):
-        train(settings, corpus, tmp_path, threads=2, watcher=watcher)
-    watcher.steps = 50
+        train(settings, corpus, tmp_path, threads=2, callbacks=[callback])
+    callback.steps = 50
     with pytest.raises(KeyboardInterrupt):
-        train(settings, corpus, tmp_path, threads=2, watcher=watcher)
-    assert watcher.notes == []
-    watcher.steps, watcher.advance = 0, lambda step: used.append(torch.get_num_threads())
+        train(settings, corpus, tmp_path, threads=2, callbacks=[callback])
+    assert callback.notes == []
+    callback.steps, callback.on_step = 0, lambda step: used.append(torch.get_num_threads())
     used = []
-    assert train(settings, corpus, tmp_path, threads=1, watcher=watcher).record()["threads"] == 2
+    assert train(settings, corpus, tmp_path, threads=1, callbacks=[callback]).record()["threads"] == 2
     assert set(used) == {2}
-    assert watcher.notes == ["threads: 2, with which this run began, and not 1"]
+    assert callback.notes == ["threads: 2, with which this run began, and not 1"]
     longer, other = (config(recipe="paper", budget={"epochs": epochs}) for epochs in (3, 4))
     record = train(longer, corpus, tmp_path).record()
     assert (record["threads"], "resumed_from" in record) == (2, True)
@@ -267,13 +249,13 @@ def test_a_run_keeps_its_threads(corpus, tmp_path):
 
 
 def test_another_version_of_the_code_is_noted(corpus, tmp_path, monkeypatch):
-    watcher = StopAfter(40)
+    callback = StopAfter(40)
     for version, steps in (("0.1+a", 40), ("0.1+a", 41), ("0.1+b", 0)):
         monkeypatch.setattr("pdrn.training.loop.code_version", lambda version=version: version)
-        watcher.steps = steps
+        callback.steps = steps
         with pytest.raises(KeyboardInterrupt) if steps else nullcontext():
-            run = quickly(config(), corpus, tmp_path, watcher=watcher)
-    assert [("0.1+a" in note, "0.1+b" in note) for note in watcher.notes] == [(True, True)]
+            run = quickly(config(), corpus, tmp_path, callbacks=[callback])
+    assert [("0.1+a" in note, "0.1+b" in note) for note in callback.notes] == [(True, True)]
     assert run.record()["code"] == "0.1+a"
 
 
@@ -385,7 +367,7 @@ def test_a_full_disk_is_said_and_leaves_the_last_state(corpus, tmp_path):
         "[data]\nlength = 64\n[budget]\nepochs = 3\n"
     )
     with pytest.raises(KeyboardInterrupt):
-        quickly(load(toml), corpus, tmp_path, watcher=StopAfter(20))
+        quickly(load(toml), corpus, tmp_path, callbacks=[StopAfter(20)])
     run = Run(tmp_path / run_name(load(toml), corpus.checksum))
     before = (run.folder / "state.safetensors").read_bytes()
     with (
@@ -400,7 +382,7 @@ def test_a_full_disk_is_said_and_leaves_the_last_state(corpus, tmp_path):
 def test_states_of_another_network_are_refused(corpus, tmp_path):
     settings = config()
     with pytest.raises(KeyboardInterrupt):
-        quickly(settings, corpus, tmp_path, watcher=StopAfter(40))
+        quickly(settings, corpus, tmp_path, callbacks=[StopAfter(40)])
     other = quickly(config(architecture={"depth": 1}), corpus, tmp_path)
     run = Run(tmp_path / run_name(settings, corpus.checksum))
     (run.folder / "state.safetensors").write_bytes((other.folder / "state.safetensors").read_bytes())
@@ -415,7 +397,7 @@ def test_states_of_another_network_are_refused(corpus, tmp_path):
 def test_states_of_another_run_are_refused(corpus, tmp_path):
     other = quickly(config(seed=1), corpus, tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        quickly(config(), corpus, tmp_path, watcher=StopAfter(40))
+        quickly(config(), corpus, tmp_path, callbacks=[StopAfter(40)])
     run = Run(tmp_path / run_name(config(), corpus.checksum))
     (run.folder / "state.safetensors").write_bytes((other.folder / "state.safetensors").read_bytes())
     with pytest.raises(ValueError, match=f"is of the run {other.folder.name}; remove it to start"):
@@ -424,7 +406,7 @@ def test_states_of_another_run_are_refused(corpus, tmp_path):
 
 def test_a_log_that_lacks_epochs_of_the_state_is_refused(corpus, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        quickly(config(), corpus, tmp_path, watcher=StopAfter(2 * 29 + 1))
+        quickly(config(), corpus, tmp_path, callbacks=[StopAfter(2 * 29 + 1)])
     run = Run(tmp_path / run_name(config(), corpus.checksum))
     (run.folder / "log.jsonl").write_text(json.dumps(run.log()[1]) + "\n")
     with pytest.raises(ValueError, match=r"a checkpoint after epoch 2, but a log of 1 epochs; remove state"):
@@ -435,7 +417,7 @@ def test_a_log_that_lacks_epochs_of_the_state_is_refused(corpus, tmp_path):
 
 def test_a_changed_bit_of_a_state_a_log_or_a_record_is_noticed(corpus, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        quickly(config(), corpus, tmp_path, watcher=StopAfter(2 * 29 + 1))
+        quickly(config(), corpus, tmp_path, callbacks=[StopAfter(2 * 29 + 1)])
     folder = tmp_path / run_name(config(), corpus.checksum)
     for name, place, reason in (
         ("state.safetensors", -1, "some of its bits have changed since it was written"),
@@ -454,7 +436,7 @@ def test_a_changed_bit_of_a_state_a_log_or_a_record_is_noticed(corpus, tmp_path)
 
 def test_a_state_and_a_record_without_a_checksum_are_refused(corpus, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        quickly(config(), corpus, tmp_path, watcher=StopAfter(2 * 29 + 1))
+        quickly(config(), corpus, tmp_path, callbacks=[StopAfter(2 * 29 + 1)])
     folder = tmp_path / run_name(config(), corpus.checksum)
     for name in ("state.safetensors", "run.json"):
         contents = (folder / name).read_bytes()
@@ -469,7 +451,7 @@ def test_a_state_and_a_record_without_a_checksum_are_refused(corpus, tmp_path):
 @pytest.mark.parametrize("missing", ["step", "epoch", "best"])
 def test_a_state_that_lacks_something_is_refused(corpus, tmp_path, missing):
     with pytest.raises(KeyboardInterrupt):
-        quickly(config(), corpus, tmp_path, watcher=StopAfter(2 * 29 + 1))
+        quickly(config(), corpus, tmp_path, callbacks=[StopAfter(2 * 29 + 1)])
     path = tmp_path / run_name(config(), corpus.checksum) / "state.safetensors"
     name = f'\\"{missing}\\"'.encode()
     path.write_bytes(path.read_bytes().replace(name, name.upper(), 1))
@@ -491,12 +473,12 @@ def test_only_a_full_disk_wants_room(corpus, tmp_path):
 
 
 def test_a_listener_that_is_gone_is_not_taken_for_a_folder_that_cannot_be_written(corpus, tmp_path):
-    class Gone(Watcher):
-        def epoch(self, entry):
+    class Gone(Callback):
+        def on_epoch(self, entry):
             raise BrokenPipeError("nobody listens")
 
     with pytest.raises(BrokenPipeError, match="nobody listens"):
-        quickly(config(), corpus, tmp_path, watcher=Gone())
+        quickly(config(), corpus, tmp_path, callbacks=[Gone()])
 
 
 def test_two_processes_do_not_train_in_one_folder(corpus, tmp_path):

@@ -1,34 +1,19 @@
-"""Threads, and the floor that matrix products set."""
+"""Cores, threads, and computation that can be repeated."""
 
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 import torch
 
 from pdrn.training import machine
 from pdrn.training.machine import (
-    MatrixProducts,
     fastest_threads,
     multiplications_per_second,
     repeatable,
     usable_cores,
 )
-
-
-def test_the_products_of_a_gradient_are_remembered_and_done_again():
-    a, w = torch.ones(8, 300), torch.ones(300, 200, requires_grad=True)
-    products = MatrixProducts()
-    with products:
-        (a @ w).square().sum().backward()
-    assert len(products._calls) == 2  # forward, and one for the gradient: none is needed for a
-    begin = time.perf_counter()
-    once = products.seconds(at_least=0.05)
-    spent = time.perf_counter() - begin
-    assert 0 < once < spent
-    assert spent >= 0.05
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.training.test_loop import config
 
 from pdrn.nets.files import encode
 from pdrn.training.config import as_toml, from_complete_table, from_table, load, names, run_name
-from pdrn.training.loop import Diverged, Watcher, train
+from pdrn.training.loop import Callback, Diverged, train
 from pdrn.training.runs import Run, runs_in
 
 pytest.importorskip("optuna")
@@ -30,7 +30,7 @@ def a_search(corpus, out, *ranges, settings=SETTINGS):
 
 
 def silent(title):
-    return nullcontext(Watcher())
+    return nullcontext(Callback())
 
 
 @pytest.fixture(scope="module")
@@ -125,15 +125,15 @@ def test_the_command_prints_a_configuration_that_is_trained_already(corpus, tmp_
     assert "2/2  dev ratio" in result.stderr
     assert "loss.regularisation=" in result.stderr
     (tmp_path / "best.toml").write_text(result.stdout)
-    run = train(load(tmp_path / "best.toml"), corpus, tmp_path / "runs", watcher=Refusing())
+    run = train(load(tmp_path / "best.toml"), corpus, tmp_path / "runs", callbacks=[Refusing()])
     assert str(run.best_path) in result.stdout.splitlines()[0]
     assert len(runs_in(tmp_path / "runs")) == 2
 
 
-class Refusing(Watcher):
+class Refusing(Callback):
     """Hears of no training."""
 
-    def begin(self, run, record, first_epoch):
+    def on_start(self, run, record, first_epoch):
         raise AssertionError
 
 

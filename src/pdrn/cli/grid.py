@@ -133,8 +133,8 @@ def side_by_side(
 def in_turn(configs: Sequence[Config], corpus: Corpus, out: Path) -> Generator[Trained, None, None]:
     """Train networks one after another, each with its progress."""
     for number, config in enumerate(configs, 1):
-        with display(f"{number}/{len(configs)}  {title(config)}") as watcher:
-            result = train_network(config, corpus, out, watcher=watcher)
+        with display(f"{number}/{len(configs)}  {title(config)}") as shown:
+            result = train_network(config, corpus, out, callback=shown)
         yield result
 
 

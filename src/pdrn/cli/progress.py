@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pdrn.errors import InputError
-from pdrn.training.loop import Relay, Watcher
+from pdrn.training.loop import Callback
 from pdrn.training.runs import Entry, Run
 from pdrn.workers import deaf
 
@@ -20,7 +20,7 @@ SECONDS_BETWEEN_LOOKS = 1.0
 """How often the logs of other processes are read."""
 
 
-class Display(Watcher):
+class Display(Callback):
     """Shows the epoch, errors, speed and the time that is left, on standard error.
 
     One of several that share a terminal has a name, which begins every line.
@@ -31,7 +31,7 @@ class Display(Watcher):
         self.task = progress.add_task("", total=None, figures="", visible=False)
         self.begun = (0.0, 0)
 
-    def begin(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
+    def on_start(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
         steps = record["steps_per_epoch"]
         self.epochs, done = -(-record["total_steps"] // steps), (first_epoch - 1) * steps
         self.begun = (time.monotonic(), done)
@@ -49,10 +49,10 @@ class Display(Watcher):
         )
         self.progress.update(self.task, total=record["total_steps"], completed=done, visible=True)
 
-    def note(self, sentence: str) -> None:
+    def on_note(self, sentence: str) -> None:
         self.progress.console.print(sentence, soft_wrap=True, markup=False, emoji=False)
 
-    def advance(self, step: int) -> None:
+    def on_step(self, step: int) -> None:
         self.progress.update(self.task, completed=step)
 
     def begun_ago(self, seconds: float) -> None:
@@ -63,12 +63,11 @@ class Display(Watcher):
         """Make room for others."""
         self.progress.update(self.task, visible=False)
 
-    def epoch(self, entry: Entry) -> None:
+    def on_epoch(self, entry: Entry) -> None:
         figures = (
             f"{self.prefix}epoch {entry['epoch']}/{self.epochs}  train {1e4 * entry['train_mse']:.3f}e-4  "
             f"dev {1e4 * entry['dev_mse']:.3f}e-4  SNR {entry['dev_snr']:.2f} dB  "
-            f"{entry['samples_per_second'] / 1e6:.2f} M samples/s  "
-            f"{entry['floor_fraction']:.0%} of the GEMM floor"
+            f"{entry['samples_per_second'] / 1e6:.2f} M samples/s"
         )
         self.progress.update(self.task, figures=figures)
         if not self.progress.console.is_terminal:
@@ -78,30 +77,24 @@ class Display(Watcher):
             self.progress.console.print(f"{figures}  {clock(left)} left", soft_wrap=True)
 
 
-class Board(Relay):
-    """Hands the log on to TensorBoard, and everything to another watcher."""
+class Board(Callback):
+    """Writes the log for TensorBoard."""
 
-    def __init__(self, other: Watcher) -> None:
+    def __init__(self) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise InputError(
                 "TensorBoard is not installed; leave out --tensorboard, or pip install tensorboard"
             ) from error
-        super().__init__(other)
         self.writer = SummaryWriter
 
-    def begin(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
-        super().begin(run, record, first_epoch)
+    def on_start(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
         self.board = self.writer(str(run.folder / "tensorboard"), purge_step=1)
         for entry in run.log():  # those of a shorter run were never on this board
-            self._show(entry)
+            self.on_epoch(entry)
 
-    def epoch(self, entry: Entry) -> None:
-        super().epoch(entry)
-        self._show(entry)
-
-    def _show(self, entry: Entry) -> None:
+    def on_epoch(self, entry: Entry) -> None:
         for name, value in entry.items():
             if isinstance(value, int | float):
                 self.board.add_scalar(name, value, entry["epoch"])
@@ -164,13 +157,13 @@ class _Follower:
             if record is None or not new:
                 return
             if not self.has_begun:
-                self.display.begin(self.run, record, self.epoch + 1)
+                self.display.on_start(self.run, record, self.epoch + 1)
                 before = log[-len(new) - 1]["training_seconds"] if len(log) > len(new) else 0.0
                 self.display.begun_ago(new[-1]["training_seconds"] - before)
                 self.has_begun = True
             for entry in new:
-                self.display.advance(entry["step"])
-                self.display.epoch(entry)
+                self.display.on_step(entry["step"])
+                self.display.on_epoch(entry)
                 self.epoch = entry["epoch"]
             if new[-1]["step"] == record["total_steps"]:
                 self.display.end()

@@ -123,8 +123,8 @@ def train(
             from pdrn.training.loop import train as run_training
 
             shown = held.enter_context(display()) if processes.is_first else None
-            watcher = Board(shown) if shown and tensorboard else shown
-        run = run_training(settings, index, out, threads=threads, watcher=watcher, processes=processes)
+            callbacks = [shown, *([Board()] if tensorboard else [])] if shown else []
+        run = run_training(settings, index, out, threads=threads, callbacks=callbacks, processes=processes)
     if processes.is_first:
         print(run.best_path)
 
@@ -371,13 +371,13 @@ def study(
         for candidate, config in runs:
             rate, number = config.optimiser.learning_rate, f"{next(numbered)}/{comparison.run_count}"
             title = f"{number}  {candidate.name}, learning rate {rate:g}, seed {config.seed}"
-            with display(title) as watcher:
+            with display(title) as shown:
                 try:
-                    names.append(train(config, index, out, threads=threads, watcher=watcher).folder.name)
+                    names.append(train(config, index, out, threads=threads, callbacks=[shown]).folder.name)
                 except Diverged as error:
                     if config.seed != comparison.seeds[0]:
                         raise
-                    watcher.note(f"{title}: {error.fact}; this learning rate does not count")
+                    shown.on_note(f"{title}: {error.fact}; this learning rate does not count")
 
     train_all(comparison.trials())
     train_all(comparison.repetitions(comparison.best_rates(index, out)))

@@ -27,7 +27,7 @@ from pdrn.reproduction.tables import (
 )
 from pdrn.training.config import RECIPES, Budget, Config
 from pdrn.training.data import without_a_frame
-from pdrn.training.loop import Diverged, Watcher, train
+from pdrn.training.loop import Callback, Diverged, train
 from pdrn.training.runs import Run, run_for, runs_in
 
 LAMBDAS = (1e-8, 1e-7, 1e-6)
@@ -170,16 +170,16 @@ def train_network(
     corpus: Corpus,
     out: str | os.PathLike[str],
     threads: int = 0,
-    watcher: Watcher | None = None,
+    callback: Callback | None = None,
 ) -> Trained:
     """Train a network of the grid; an error is returned, so that the others are still trained.
 
-    Without a watcher, notes are returned too: they may come from another process.
+    Without a callback, notes are returned too: they may come from another process.
     """
     notes = _Notes()
     run, error = None, ""
     try:
-        run = train(config, corpus, out, threads=threads, watcher=watcher or notes)
+        run = train(config, corpus, out, threads=threads, callbacks=[callback or notes])
     except Diverged as reason:
         error = f"{reason.fact}; leave this depth or lambda out, or take the modern recipe"
     except PdrnError as reason:
@@ -187,11 +187,11 @@ def train_network(
     return Trained(config, run, error, tuple(notes.sentences))
 
 
-class _Notes(Watcher):
+class _Notes(Callback):
     def __init__(self) -> None:
         self.sentences: list[str] = []
 
-    def note(self, sentence: str) -> None:
+    def on_note(self, sentence: str) -> None:
         self.sentences.append(sentence)
 
 

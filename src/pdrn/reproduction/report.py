@@ -177,7 +177,6 @@ def training_markdown(table: Table1) -> str:
     rows = []
     for variant, result in table.items():
         last = result.log[-1]
-        floor = float(np.median([entry["floor_fraction"] for entry in result.log]))
         rows.append(
             [
                 f"{variant.kind} L = {variant.depth}",
@@ -186,17 +185,15 @@ def training_markdown(table: Table1) -> str:
                 str(result.epochs),
                 str(last["best_epoch"]),
                 duration(last["training_seconds"]),
-                f"{floor:.0%}",
                 *(_percent(result.roughness(split)) for split in ("train", "dev")),
                 result.run.folder.name,
             ]
         )
     caption = (
-        "How these were trained; of several runs of a network the longest counts. The speed is in units of "
-        "the floor: the time of the matrix products alone, measured in the same run. Roughness is how far an "
+        "How these were trained; of several runs of a network the longest counts. Roughness is how far an "
         "error is from the mean of those before and after, over the later half of the epochs."
     )
-    header = ["network", "lambda", "weights", "epochs", "best", "time", "speed"]
+    header = ["network", "lambda", "weights", "epochs", "best", "time"]
     header += ["roughness of training", "of development", "run"]
     return _table(caption, header, rows)
 

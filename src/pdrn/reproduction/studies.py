@@ -397,7 +397,7 @@ def _activation_bytes(config: Config, corpus: Corpus) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        learner.products(next(TrainingData.read(corpus, config).batches(0)))
+        learner.gradient(next(TrainingData.read(corpus, config).batches(0)))
     weights = {part.untyped_storage().data_ptr() for part in learner.weights.values()}
     return sum(size for place, size in sizes.items() if place not in weights)
 

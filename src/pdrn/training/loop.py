@@ -6,8 +6,7 @@ import errno
 import math
 import os
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
@@ -31,43 +30,29 @@ from pdrn.training.config import Config, Optimiser
 from pdrn.training.data import Array, DevelopmentData, Examples, TrainingData
 from pdrn.training.distributed import ALONE, Processes
 from pdrn.training.losses import RESOLUTIONS, spectral_distance
-from pdrn.training.machine import MatrixProducts, fastest_threads, repeatable
+from pdrn.training.machine import fastest_threads, repeatable
 from pdrn.training.runs import Entry, Run, Tensors, code_version, run_for, runs_in
 
 
-class Watcher:
-    """What a caller may want to hear of a run; this one does not listen."""
+class Callback:
+    """Base of callbacks: override the events of interest. An exception of a callback ends the training."""
 
-    def begin(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
-        """Hear that training begins, or goes on, with an epoch counted from 1."""
+    def on_start(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
+        """Handle the start of training, or its resumption, with an epoch counted from 1."""
 
-    def note(self, sentence: str) -> None:
-        """Hear what is not as it might be expected."""
+    def on_note(self, sentence: str) -> None:
+        """Handle a note on something that the caller may not expect."""
 
-    def advance(self, step: int) -> None:
-        """Hear that so many steps are done."""
+    def on_step(self, step: int) -> None:
+        """Handle the end of a step, counted from 1."""
 
-    def epoch(self, entry: Entry) -> None:
-        """Hear what is written to the log."""
+    def on_epoch(self, entry: Entry) -> None:
+        """Handle the end of an epoch, given its line of the log."""
 
 
-class Relay(Watcher):
-    """Hands everything on to another."""
-
-    def __init__(self, other: Watcher) -> None:
-        self.other = other
-
-    def begin(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
-        self.other.begin(run, record, first_epoch)
-
-    def note(self, sentence: str) -> None:
-        self.other.note(sentence)
-
-    def advance(self, step: int) -> None:
-        self.other.advance(step)
-
-    def epoch(self, entry: Entry) -> None:
-        self.other.epoch(entry)
+def _note(callbacks: Sequence[Callback], sentence: str) -> None:
+    for callback in callbacks:
+        callback.on_note(sentence)
 
 
 STEPS_PER_AVERAGE = 8
@@ -154,7 +139,7 @@ class Learner:
 
     def learn(self, examples: Examples) -> tuple[float, float]:
         """Do one step; return the loss without regularisation, and the mean squared error in full scale."""
-        loss, mse = self._gradient(examples)
+        loss, mse = self.gradient(examples)
         if self.processes.count > 1:
             loss, mse = self._added_up(examples, loss, mse)
         self._clip()
@@ -209,14 +194,8 @@ class Learner:
         part = self.weights[name]
         return torch.zeros_like(part) if part.grad is None else part.grad
 
-    def products(self, examples: Examples) -> MatrixProducts:
-        """Return the matrix products of a step, changing nothing."""
-        products = MatrixProducts()
-        with products:
-            self._gradient(examples)
-        return products
-
-    def _gradient(self, examples: Examples) -> tuple[float, float]:
+    def gradient(self, examples: Examples) -> tuple[float, float]:
+        """Compute the gradient of a batch; return the two errors that ``learn`` returns."""
         for part in self.weights.values():
             part.grad = None
         examples = self._mine(examples)
@@ -369,7 +348,7 @@ def begun_or_going_on(
     data: TrainingData,
     threads: int,
     processes: Processes,
-    note: Callable[[str], None],
+    callbacks: Sequence[Callback],
 ) -> dict[str, Any]:
     """Return the record of a run, which is made where there is none."""
     record = run.record()
@@ -381,9 +360,9 @@ def begun_or_going_on(
             "exact with as many; start that number, or remove the folder to begin again"
         )
     if threads not in (0, record["threads"]):
-        note(f"threads: {record['threads']}, with which this run began, and not {threads}")
+        _note(callbacks, f"threads: {record['threads']}, with which this run began, and not {threads}")
     if record["code"] != (code := code_version()):
-        note(f"this run began with version {record['code']}, and resumes with {code}")
+        _note(callbacks, f"this run began with version {record['code']}, and resumes with {code}")
     return record
 
 
@@ -459,9 +438,6 @@ def _total_steps(config: Config, data: TrainingData) -> int:
 SECONDS_BETWEEN_STATES = 60.0
 """State is written after an epoch, but not more often than this: a kill costs a minute or an epoch."""
 
-STEPS_PER_FLOOR = 50
-"""The floor is measured so often while training goes on, so that a busy machine slows down both."""
-
 FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 """What goes wrong where there is no room."""
 
@@ -497,7 +473,7 @@ def train(
     out: str | os.PathLike[str],
     *,
     threads: int = 0,
-    watcher: Watcher | None = None,
+    callbacks: Sequence[Callback] = (),
     seconds_between_states: float = SECONDS_BETWEEN_STATES,
     processes: Processes = ALONE,
 ) -> Run:
@@ -513,8 +489,8 @@ def train(
         How many; 0 takes those of a shorter run that this one goes on from, or what is fastest just now. A
         run that began keeps its number: for a given one the result is the same to the bit, however often
         training is interrupted.
-    watcher
-        Is told how it goes.
+    callbacks
+        Called as training proceeds.
     seconds_between_states
         The state is written after an epoch, but not more often than this.
     processes
@@ -533,7 +509,6 @@ def train(
             )
     if processes.shared(run.is_done):
         return run
-    watcher = watcher or Watcher()
     with ExitStack() as held:
         record: dict[str, Any] | None = None
         with processes.together():
@@ -543,14 +518,14 @@ def train(
             data, dev = TrainingData.read(corpus, config), DevelopmentData.read(corpus, config.data)
             held.enter_context(_clear_errors(run))
             if processes.is_first:
-                record = begun_or_going_on(run, config, corpus, data, threads, processes, watcher.note)
+                record = begun_or_going_on(run, config, corpus, data, threads, processes, callbacks)
         record = processes.shared(record)
         assert record is not None
         with repeatable(record["threads"]):
             with processes.together():
                 training = _Training(run, config, record, data, dev, processes)
             training.take_from_first()
-            training.go(watcher, seconds_between_states)
+            training.go(callbacks, seconds_between_states)
     return run
 
 
@@ -589,27 +564,26 @@ class _Training:
         tired = patience > 0 and self.epoch - self.best.epoch >= patience
         return self.learner.step >= self.record["total_steps"] or tired
 
-    def go(self, watcher: Watcher, seconds_between_states: float) -> None:
-        watcher.begin(self.run, self.record, self.epoch + 1)
-        batch = next(self.data.batches(0))
-        self.products, self.rows_of_products = self.learner.products(batch), len(batch.signal)
-        self.floors = deque((self.products.seconds() for _ in range(3)), maxlen=9)
+    def go(self, callbacks: Sequence[Callback], seconds_between_states: float) -> None:
+        for callback in callbacks:
+            callback.on_start(self.run, self.record, self.epoch + 1)
         written = time.monotonic()
         while not self.is_over:
-            entry = self._learn_epoch(watcher)
+            entry = self._learn_epoch(callbacks)
             entry |= self._measure()
             if not self.processes.is_first:
                 continue
             self.run.append(entry)
-            watcher.epoch(entry)
+            for callback in callbacks:
+                callback.on_epoch(entry)
             if self.is_over or time.monotonic() - written >= seconds_between_states:
                 self._write_state()
                 written = time.monotonic()
         if self.processes.is_first:
             self.run.finish(self.learner.network(), self._provenance(self.epoch))
 
-    def _learn_epoch(self, watcher: Watcher) -> Entry:
-        begin, rows, floors = time.perf_counter(), 0, []
+    def _learn_epoch(self, callbacks: Sequence[Callback]) -> Entry:
+        begin, rows = time.perf_counter(), 0
         losses, errors, left = 0.0, 0.0, self.record["total_steps"] - self.learner.step
         for examples in islice(self.data.batches(self.epoch), left):
             loss, mse = self.learner.learn(examples)
@@ -617,16 +591,12 @@ class _Training:
                 self._refuse_to_go_on()
             count = len(examples.signal)
             rows, losses, errors = rows + count, losses + count * loss, errors + count * mse
-            watcher.advance(self.learner.step)
-            if self.learner.step % STEPS_PER_FLOOR == 0:
-                floors.append(self.products.seconds())
+            for callback in callbacks:
+                callback.on_step(self.learner.step)
         self.learner.take_from_first()
         if not self.learner.is_finite():
             self._refuse_to_go_on()
-        spent = time.perf_counter() - begin - sum(floors)
-        self.floors.extend(floors or [self.products.seconds()])
-        # A few of before help where an epoch has hardly any of its own: one measurement may be far off.
-        floor = float(np.median(floors if len(floors) > 2 else self.floors)) / self.rows_of_products
+        spent = time.perf_counter() - begin
         self.epoch, self.seconds = self.epoch + 1, self.seconds + spent
         return {
             "epoch": self.epoch,
@@ -637,7 +607,6 @@ class _Training:
                 self.config.optimiser, self.learner.step - 1, self.record["total_steps"]
             ),
             "samples_per_second": rows * self.config.data.length / spent,
-            "floor_fraction": floor * rows / spent,
             "training_seconds": self.seconds,
         }
 

@@ -1,8 +1,4 @@
-"""The machine: how many threads are fastest, and how fast its matrix products alone would be.
-
-The *floor* of a training step is the time of its matrix products alone, one after another on the same
-operands: what would be left if everything else were free.
-"""
+"""The machine: its cores, how many threads are fastest, and computation that can be repeated to the bit."""
 
 from __future__ import annotations
 
@@ -14,38 +10,9 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-
-_PRODUCTS = (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm, torch.ops.aten.baddbmm)
 
 _FILLING = (torch.utils.deterministic, "fill_uninitialized_memory")
 """Whether deterministic algorithms of torch fill new memory, which takes time and changes nothing here."""
-
-
-class MatrixProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Remembers the matrix products that are computed in its context, to compute them again by themselves."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._calls: list[tuple[Any, list[Any]]] = []
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if func.overloadpacket in _PRODUCTS:
-            self._calls.append((func, [part.detach() if isinstance(part, Tensor) else part for part in args]))
-        return func(*args, **(kwargs or {}))
-
-    def seconds(self, at_least: float = 0.0) -> float:
-        """Compute all products again, for so many seconds or once, and return the mean time of a pass."""
-        begin, passes, spent = time.perf_counter(), 0, 0.0
-        with torch.no_grad():
-            while passes == 0 or spent < at_least:
-                results = [product(*operands) for product, operands in self._calls]  # kept, as a step does
-                passes, spent = passes + 1, time.perf_counter() - begin
-                del results
-        return spent / passes
 
 
 def fastest_threads(processes: int = 1) -> int:
@@ -66,11 +33,12 @@ def multiplications_per_second(threads: int) -> float:
     frames, matrix = torch.ones(128, 1024), torch.ones(1024, 1024)
     with _restored(torch.get_num_threads, torch.set_num_threads):
         torch.set_num_threads(threads)
-        products = MatrixProducts()
-        with products:
-            frames @ matrix
-        products.seconds(0.01)
-        return frames.shape[0] * matrix.numel() / products.seconds(0.05)
+        for seconds in (0.01, 0.05):  # the first is to warm up
+            begin, count = time.perf_counter(), 0
+            while (spent := time.perf_counter() - begin) < seconds:
+                frames @ matrix
+                count += 1
+        return count * frames.shape[0] * matrix.numel() / spent
 
 
 @contextmanager

@@ -47,7 +47,6 @@ LOGGED = (
     "dev_ratio",
     "best_epoch",
     "training_seconds",
-    "floor_fraction",
 )
 """The numbers that every line of a log has, besides its epoch."""
 

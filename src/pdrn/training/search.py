@@ -25,7 +25,7 @@ from pdrn.errors import InputError
 from pdrn.nets.files import encode
 from pdrn.storage import exclusive_lock
 from pdrn.training.config import Config, from_complete_table, run_name
-from pdrn.training.loop import Diverged, Relay, Watcher, train
+from pdrn.training.loop import Callback, Diverged, train
 from pdrn.training.runs import Entry, Run, run_for
 
 USUAL = ("optimiser.learning_rate=1e-4..3e-3,log", "loss.regularisation=1e-10..1e-6,log")
@@ -38,7 +38,7 @@ DIGITS = 4
 GRACE = 0.25
 """No trial is stopped in this share of its epochs, its first."""
 
-Shown = Callable[[str], AbstractContextManager[Watcher]]
+Shown = Callable[[str], AbstractContextManager[Callback]]
 
 
 @dataclass(frozen=True)
@@ -211,10 +211,9 @@ class Search:
             return Impossible(number, values, str(error))
         tried = number, values, config, run_for(config, self.corpus.checksum, self.out)
         try:
-            with shown(f"{number}/{count}  {said}") as watcher:
-                run = train(
-                    config, self.corpus, self.out, threads=self.threads, watcher=_Judge(trial, watcher)
-                )
+            with shown(f"{number}/{count}  {said}") as callback:
+                callbacks = [callback, _Judge(trial)]
+                run = train(config, self.corpus, self.out, threads=self.threads, callbacks=callbacks)
         except _Hopeless as end:
             study.tell(trial, state=TrialState.PRUNED)
             return Tried(*tried, reason=str(end))
@@ -230,20 +229,17 @@ class _Hopeless(Exception):
     """A trial is not worth going on with."""
 
 
-class _Judge(Relay):
-    """Hands errors to Optuna, and ends what it finds hopeless; tells everything to another watcher."""
+class _Judge(Callback):
+    """Hands errors to Optuna, and ends what it finds hopeless."""
 
-    def __init__(self, trial: Trial, other: Watcher) -> None:
-        super().__init__(other)
+    def __init__(self, trial: Trial) -> None:
         self.trial = trial
         self.reported = set(trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values)
 
-    def begin(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
-        super().begin(run, record, first_epoch)
+    def on_start(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
         self.grace = GRACE * record["total_steps"] / record["steps_per_epoch"]
 
-    def epoch(self, entry: Entry) -> None:
-        super().epoch(entry)
+    def on_epoch(self, entry: Entry) -> None:
         if entry["epoch"] not in self.reported:
             self.trial.report(entry["dev_ratio"], entry["epoch"])
         if entry["epoch"] > self.grace and self.trial.should_prune():
