@@ -26,9 +26,9 @@ import numpy as np
 from pdrn.audio.files import read, write
 from pdrn.audio.levels import Description
 from pdrn.audio.quantizers import MidRise
-from pdrn.cli.batch import Job, Outcome, Proof, Settings, do, opened
+from pdrn.cli.batch import Job, Outcome, Proof, Settings, open_manifest, restore_one
 from pdrn.restoration.restorer import Restorer
-from pdrn.workers import across, connected
+from pdrn.workers import connect_ray, run_jobs
 
 RATE = 16000
 LENGTHS = (0.5, 2.0, 8.0)
@@ -37,7 +37,7 @@ NOTES = 100_000
 HOURS = (1, 10, 100, 1000, 10_000)
 CORES = (1, 2, 10, 100, 1000)
 SECONDS_PER_FILE = 15.0
-SETTINGS = Settings(Restorer(), Description(bits=5), None, False, False, False, False)
+SETTINGS = Settings(Restorer(), Description(bits=5))
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def prepared(speech: Path, folder: Path, each: int) -> list[Job]:
 def timed(job: Job, folder: Path) -> Done:
     """Restore a file into a folder."""
     began, cpu = time.time(), time.process_time()
-    outcome = do(Job(job.source, str(folder / job.target), True), SETTINGS, b"")
+    outcome = restore_one(Job(job.source, str(folder / job.target), True), SETTINGS)
     return Done(began, time.time(), time.process_time() - cpu, outcome)
 
 
@@ -83,21 +83,11 @@ def nothing(_: Job) -> Done:
 def by_ray(work: Callable[[Job], Done], jobs: Iterable[Job], workers: int) -> dict[str, Any]:
     """Have a Ray of our own do the jobs; time its parts."""
     began = time.time()
-    with connected(None, workers) as ray:
+    with connect_ray(None, workers) as ray:
         connected_at = time.time()
-        results = across(
-            ray,
-            work,
-            jobs,
-            workers,
-            cpus=1,
-            check=lambda: True,
-            passing=lambda result: False,
-            again=lambda job: job,
-        )
         done = {}
         cpu = time.process_time()
-        for job, result in results:
+        for job, result in run_jobs(work, jobs, workers, ray=ray):
             assert result is not None
             done[job] = result
         cpu = time.process_time() - cpu
@@ -125,15 +115,15 @@ def notes(folder: Path, count: int) -> dict[str, float]:
     jobs = [Job(f"{place}/{n:08}.wav", f"{place}/{n:08}_restored.wav", True) for n in range(count)]
     planned = memory()
     times = [time.process_time()]
-    with opened(path) as manifest:
+    with open_manifest(path) as manifest:
         for job in jobs:
             manifest.note(job.source, job.target, proof)
     times.append(time.process_time())
     before = memory()
-    with opened(path) as manifest:
+    with open_manifest(path) as manifest:
         held = memory()
         times.append(time.process_time())
-        assert all(manifest.known(job.target) for job in jobs)
+        assert all(manifest.pop(job.target) for job in jobs)
     times.append(time.process_time())
     note, reading, ask = np.diff(times) / count
     return {

@@ -199,9 +199,21 @@ def standard_output() -> Iterator[BinaryIO]:
 @contextmanager
 def temporary_file() -> Iterator[BinaryIO]:
     """Open a temporary file that is removed when it is closed."""
+    with _temporary_space(), tempfile.TemporaryFile() as stream:
+        yield stream
+
+
+@contextmanager
+def temporary_folder() -> Iterator[str]:
+    """Make a private temporary folder that is removed at the end."""
+    with _temporary_space(), tempfile.TemporaryDirectory(prefix="pdrn-") as folder:
+        yield folder
+
+
+@contextmanager
+def _temporary_space() -> Iterator[None]:
     try:
-        with tempfile.TemporaryFile() as stream:
-            yield stream
+        yield
     except StorageError:
         raise
     except OSError as error:

@@ -1,14 +1,20 @@
-"""Jobs side by side: processes of this machine, or workers of a Ray cluster; and how they end."""
+"""Jobs run by workers: processes of this machine, or tasks of a Ray cluster; and how processes end.
+
+`run_jobs` yields each job with its result as it is done. A worker that is killed costs its own job and no
+other. Workers end with the process that started them: nothing is left running.
+"""
 
 from __future__ import annotations
 
 import logging
 import multiprocessing
 import os
+import secrets
 import signal
 import socket
 import sys
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future
@@ -18,142 +24,198 @@ from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Thread
 from types import FrameType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from pdrn.errors import InputError
-
-_REQUESTS = (signal.SIGTERM, signal.SIGHUP)
-
-_heard: list[int] = []
-"""Exit codes of the requests that came; an interrupt is one of them."""
-
-
-def end_in_order() -> None:
-    """Let a request to end, or the terminal that hangs up, end this process as an error would.
-
-    What is ignored already, as hanging up is under nohup, stays so.
-    """
-    for request in _REQUESTS:
-        if signal.getsignal(request) is not signal.SIG_IGN:
-            signal.signal(request, _end)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _interrupt)
-
-
-def ending_code() -> int | None:
-    """Return the exit code of the first request to end that came, None if none did.
-
-    A request in the midst of an import, or of cleaning up, may come out as quite another error.
-    """
-    return _heard[0] if _heard else None
-
-
-def end_undisturbed() -> None:
-    """Hear no more requests: this process ends already, and they would disturb its cleaning up."""
-    for request in _REQUESTS:
-        signal.signal(request, lambda *_: None)
-
-
-def _end(number: int, _: FrameType | None) -> None:
-    end_undisturbed()
-    _heard.append(128 + number)
-    sys.exit(128 + number)
-
-
-def _interrupt(number: int, _: FrameType | None) -> None:
-    _heard.append(128 + number)
-    raise KeyboardInterrupt
-
+from pdrn.errors import InputError, MissingDependencyError
 
 J = TypeVar("J")
 R = TypeVar("R")
 
+ATTEMPTS = 3
+PAUSE_SECONDS = 2.0
+"""Pause before the second attempt at a job; the pause before the third is twice as long."""
 
-def side_by_side(
-    work: Callable[[J], R], jobs: Iterable[J], processes: int
+# Running jobs -----------------------------------------------------------------------------------------------
+
+
+def run_jobs(
+    work: Callable[[J], R],
+    jobs: Iterable[J],
+    workers: int,
+    *,
+    ray: Any = None,
+    cpus: float = 1,
+    check: Callable[[], bool] | None = None,
+    retry: Callable[[J, R | None], J | None] | None = None,
 ) -> Generator[tuple[J, R | None], None, None]:
-    """Yield each job and its result as they come, None where the process that had it was killed.
+    """Yield each job with its result as it is done, or with None if its worker was killed.
 
-    The work, jobs and results travel between processes. Closing the iterator ends all of them.
+    Work, jobs and results are pickled. Closing the generator ends all workers.
+
+    Parameters
+    ----------
+    work : callable
+        Must not raise: an exception is a bug, and is raised here with the worker's traceback.
+    jobs : iterable
+        Consumed as workers become free.
+    workers : int
+        Number of jobs in progress at a time.
+    ray : module, optional
+        Ray, connected to a cluster (`connect_ray`), whose tasks are the workers. Default: processes of this
+        machine.
+    cpus : float
+        CPUs that Ray reserves for each worker.
+    check : callable, optional
+        Run once in each worker of a cluster: whether its results would be those of this machine.
+    retry : callable, optional
+        Given a job and its result, returns the job to run in its place, or None to accept the result. It is
+        asked `ATTEMPTS` - 1 times at most.
+
+    Raises
+    ------
+    InputError
+        If a worker of the cluster cannot start, or does not pass the check.
     """
-    waiting = iter(jobs)
-    workers: list[SpawnProcess] = []
-    busy: dict[Connection, J] = {}
+    pool: _Pool = _Processes(work) if ray is None else _RayTasks(ray, work, cpus, check)
+    waiting = (_Attempt(job) for job in jobs)
+    repeated: deque[_Attempt[J]] = deque()
+    running: dict[Any, _Attempt[J]] = {}
 
-    def employ(connection: Connection | None = None) -> None:
-        for job in waiting:
-            if connection is None:
-                connection, worker = start(partial(_work_off, work=work))
-                workers.append(worker)
-            busy[connection] = job
-            with suppress(OSError):  # killed meanwhile, as its result will tell
-                connection.send(job)
-            return
-        if connection is not None:
-            connection.close()
+    def fill() -> None:
+        while len(running) < workers:
+            attempt = next(waiting, None) or (repeated.popleft() if repeated else None)
+            if attempt is None:
+                return
+            running[pool.submit(attempt.job, PAUSE_SECONDS * (attempt.number - 1))] = attempt
 
     try:
-        for _ in range(processes):
-            employ()
-        while busy:
-            ready = wait(list(busy))
-            for connection in [each for each in busy if each in ready]:
-                job, result = busy.pop(connection), None
-                try:
-                    result = connection.recv()
-                except (EOFError, OSError):
-                    employ()
-                else:
-                    employ(connection)
-                yield job, result
+        fill()
+        while running:
+            handle, result = pool.next_done()
+            attempt = running.pop(handle)
+            if isinstance(result, _Bug):
+                raise RuntimeError(f"a worker failed:\n{result.traceback}")
+            again = retry(attempt.job, result) if retry and attempt.number < ATTEMPTS else None
+            if again is not None:
+                repeated.append(_Attempt(again, attempt.number + 1))
+            fill()
+            if again is None:
+                yield attempt.job, result
+        pool.close()
     except BaseException:
-        for worker in workers:
-            worker.terminate()
+        pool.kill()
         raise
-    finally:
-        for worker in workers:
-            worker.join()
 
 
-def start(converse: Callable[[Connection], None]) -> tuple[Connection, SpawnProcess]:
-    """Start a process that talks through the connection until it is closed, and ends with this one."""
+@dataclass(frozen=True)
+class _Attempt(Generic[J]):
+    job: J
+    number: int = 1
+
+
+@dataclass(frozen=True)
+class _Bug:
+    """What a worker returns where its work raised."""
+
+    traceback: str
+
+
+class _Pool(Protocol):
+    def submit(self, job: Any, pause_seconds: float) -> Any:
+        """Start a job; return a handle that `next_done` returns again."""
+
+    def next_done(self) -> tuple[Any, Any]:
+        """Wait for a job; return its handle, and its result or None if its worker was killed."""
+
+    def close(self) -> None:
+        """End all workers, which are idle."""
+
+    def kill(self) -> None:
+        """End all workers, whatever they do."""
+
+
+def _perform(work: Callable[[J], R], job: J, pause_seconds: float) -> R | _Bug:
+    time.sleep(pause_seconds)
+    try:
+        return work(job)
+    except Exception:
+        return _Bug(traceback.format_exc())
+
+
+# Processes of this machine ----------------------------------------------------------------------------------
+
+
+class _Processes:
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        self._serve = partial(_serve_jobs, work=work)
+        self._processes: list[SpawnProcess] = []
+        self._idle: list[Connection] = []
+        self._busy: list[Connection] = []
+
+    def submit(self, job: Any, pause_seconds: float) -> Connection:
+        if self._idle:
+            connection = self._idle.pop()
+        else:
+            connection, process = spawn(self._serve)
+            self._processes.append(process)
+        self._busy.append(connection)
+        with suppress(OSError):  # killed meanwhile, as the lack of a result will tell
+            connection.send((job, pause_seconds))
+        return connection
+
+    def next_done(self) -> tuple[Connection, Any]:
+        ready = wait(self._busy)[0]
+        assert isinstance(ready, Connection)
+        self._busy.remove(ready)
+        try:
+            result = ready.recv()
+        except (EOFError, OSError):
+            ready.close()
+            return ready, None
+        self._idle.append(ready)
+        return ready, result
+
+    def close(self) -> None:
+        for connection in self._idle:
+            connection.close()
+        for process in self._processes:
+            process.join()
+
+    def kill(self) -> None:
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            process.join()
+
+
+def _serve_jobs(connection: Connection, work: Callable[[J], R]) -> None:
+    while True:
+        connection.send(_perform(work, *connection.recv()))
+
+
+def spawn(target: Callable[[Connection], None]) -> tuple[Connection, SpawnProcess]:
+    """Start a process that runs `target` on its end of a connection.
+
+    It ends when the connection is closed, or this process ends. It never hears a Ctrl-C at the terminal.
+    """
     # Processes that are not forked: threads of the libraries do not survive a fork.
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    worker = context.Process(target=_run, args=(there, converse), daemon=True)
-    with deaf(), there:
-        worker.start()
-    return here, worker
+    process = context.Process(target=_run, args=(there, target), daemon=True)
+    with interrupts_blocked(), there:
+        process.start()
+    return here, process
 
 
-@contextmanager
-def deaf() -> Iterator[None]:
-    """Hold interrupts back: processes and threads that are started meanwhile never hear one.
-
-    This one does later, unless it has other threads, which would hear it now: start those in here too.
-    """
-    resource_tracker.ensure_running()  # starting it would end what follows
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _run(connection: Connection, converse: Callable[[Connection], None]) -> None:
-    end_in_order()
+def _run(connection: Connection, target: Callable[[Connection], None]) -> None:
+    exit_on_signals()
     Thread(target=_end_with_parent, daemon=True).start()
-    with suppress(EOFError, OSError):  # nobody talks any more
-        converse(connection)
-    end_undisturbed()
-
-
-def _work_off(connection: Connection, work: Callable[[J], R]) -> None:
-    while True:
-        connection.send(work(connection.recv()))
+    with suppress(EOFError, OSError):  # the other end is closed
+        target(connection)
+    ignore_signals()
 
 
 def _end_with_parent() -> None:
@@ -163,268 +225,219 @@ def _end_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-ATTEMPTS = 3
-PAUSE_SECONDS = 2.0
-"""Before a job is done again, and twice as long before the third attempt."""
-
-PATIENCE_SECONDS = 30.0
-"""After so long without any worker it is said what is waited for."""
+# Tasks of a Ray cluster -------------------------------------------------------------------------------------
 
 
-class Worker:
-    """What runs in a process of the cluster."""
-
-    def prepare(self, work: Callable[[Any], Any], check: Callable[[], bool], folder: str) -> str | None:
-        """Get ready to work as the driver would; return what is in the way, if anything."""
-        where = os.uname().nodename
-        try:
-            os.chdir(folder)
-        except OSError:
-            return f"{where} does not see {folder}; start in a folder that all machines of the cluster share"
-        if not check():
-            return f"{where} has another pdrn, or other networks; install the same on all machines"
-        self._work = work
-        return None
-
-    def run(self, job: Any, pause: float) -> Any:
-        """Do a job, after a pause."""
-        time.sleep(pause)
-        return self._work(job)
-
-
-@dataclass(eq=False)
-class _Task(Generic[J]):
-    job: J
-    attempts: int = 1
-
-
-def across(
-    ray: Any,
-    work: Callable[[J], R],
-    jobs: Iterable[J],
-    workers: int,
-    *,
-    cpus: int,
-    check: Callable[[], bool],
-    passing: Callable[[R], bool],
-    again: Callable[[J], J],
-) -> Generator[tuple[J, R | None], None, None]:
-    """Yield each job and its result as they come, None where worker after worker died of it.
-
-    Parameters
-    ----------
-    ray : module
-        Connected to a cluster.
-    work, jobs, workers
-        As in `workers.side_by_side`, which does the same on one machine. Workers that find no place in the
-        cluster get no jobs until they do.
-    cpus : int
-        How many each of them takes.
-    check : callable
-        Tells in a worker whether its results would be those of this process.
-    passing : callable
-        Tells from a result whether the job is worth another attempt.
-    again : callable
-        Makes of a job the one that is done when it was begun before.
-
-    Raises
-    ------
-    InputError
-        If a worker would not do what this process does, or none can be started.
-    """
-    team = _Team(ray, work, jobs, workers, cpus, check)
-    try:
-        for _ in range(workers):
-            team.employ()
-        while team.members:
-            worker, task, future = team.hear()
-            error = future.exception()
-            if task is None:
-                team.welcome(worker, future.result() if error is None else None, error)
-            elif error is None:
-                result = future.result()
-                if passing(result) and task.attempts < ATTEMPTS:
-                    team.repeated.append(_Task(again(task.job), task.attempts + 1))
-                    team.occupy(worker)
-                else:
-                    team.occupy(worker)
-                    yield task.job, result
-            elif not isinstance(error, ray.exceptions.RayError) or isinstance(
-                error, ray.exceptions.RayTaskError
-            ):
-                raise error
-            else:
-                team.dismiss(worker)
-                team.employ()
-                if task.attempts < ATTEMPTS:
-                    team.repeated.append(_Task(again(task.job), task.attempts + 1))
-                else:
-                    yield task.job, None
-        team.check_all_is_done()
-    finally:
-        team.end()
-
-
-class _Team(Generic[J]):
-    """The workers, and what there is to do for them."""
-
+class _RayTasks:
     def __init__(
-        self,
-        ray: Any,
-        work: Callable[[J], Any],
-        jobs: Iterable[J],
-        most: int,
-        cpus: int,
-        check: Callable[[], bool],
+        self, ray: Any, work: Callable[[Any], Any], cpus: float, check: Callable[[], bool] | None
     ) -> None:
-        self.members: set[Any] = set()
-        self.repeated: deque[_Task[J]] = deque()
-        self._ray = ray
-        self._fresh = (_Task(job) for job in jobs)
-        self._heard: SimpleQueue[tuple[Any, _Task[J] | None, Future[Any]]] = SimpleQueue()
-        self._remote = ray.remote(Worker).options(num_cpus=cpus, max_restarts=0, max_task_retries=0)
-        self._manner = work, check, os.getcwd()
-        self._most_lost = most
-        self._lost, self._reason = 0, ""
-        self._said = False
+        largest = max((node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]), default=0)
+        if cpus > largest:
+            raise InputError(f"no machine of the cluster has {cpus:g} CPUs; ask for fewer per worker")
+        free = ray.available_resources()
+        if free and free.get("CPU", 0) < cpus:
+            print("pdrn: all CPUs of the cluster are taken; waiting for one", file=sys.stderr)
+        self._ray, self._work = ray, work
+        self._session = _Session(secrets.token_hex(8), os.getcwd(), check)
+        self._remote = ray.remote(num_cpus=cpus, max_retries=0)(_perform_remotely)
+        self._running: set[Any] = set()
+        self._done: SimpleQueue[tuple[Any, Future[Any]]] = SimpleQueue()
 
-    def employ(self) -> None:
-        """Ask for a worker, wherever the cluster has a place, now or later."""
-        worker = self._remote.remote()
-        self.members.add(worker)
-        self._listen(worker, None, worker.prepare.remote(*self._manner))
+    def submit(self, job: Any, pause_seconds: float) -> Any:
+        answer = self._remote.remote(self._session, self._work, job, pause_seconds)
+        self._running.add(answer)
+        answer.future().add_done_callback(lambda future: self._done.put((answer, future)))
+        return answer
 
-    def welcome(self, worker: Any, obstacle: str | None, error: BaseException | None) -> None:
-        """Give a worker that began its first task, or look for another where it could not begin."""
-        self._said = True
-        if obstacle is not None:
-            raise InputError(obstacle)
-        if error is None:
-            self.occupy(worker)
-            return
-        self.dismiss(worker)
-        self._lost += 1
-        self._reason = str(error).strip().splitlines()[-1]
-        if self._lost <= self._most_lost:
-            self.employ()
-
-    def occupy(self, worker: Any) -> None:
-        """Give a worker something to do, or let it go."""
-        task = next(self._fresh, None) or (self.repeated.popleft() if self.repeated else None)
-        if task is None:
-            self.dismiss(worker)
-        else:
-            pause = PAUSE_SECONDS * (task.attempts - 1)
-            self._listen(worker, task, worker.run.remote(task.job, pause))
-
-    def hear(self) -> tuple[Any, _Task[J] | None, Future[Any]]:
-        """Wait for the next answer."""
-        while True:
-            try:
-                return self._heard.get(timeout=None if self._said else PATIENCE_SECONDS)
-            except Empty:
-                self._said = True
-                print("pdrn: the cluster has no place for a worker yet; waiting", file=sys.stderr)
-
-    def dismiss(self, worker: Any) -> None:
-        """Let a worker go, dead or alive."""
-        self.members.discard(worker)
-        self._ray.kill(worker)
-
-    def check_all_is_done(self) -> None:
-        """Refuse to end with something left to do."""
-        if self.repeated or next(self._fresh, None) is not None:
+    def next_done(self) -> tuple[Any, Any]:
+        answer, future = self._done.get()
+        self._running.discard(answer)
+        error = future.exception()
+        if isinstance(error, self._ray.exceptions.RayTaskError):  # work does not raise: this is the worker
+            reason = str(error).strip().splitlines()[-1]
             raise InputError(
-                f"no worker can start ({self._reason}); install the same pdrn on all machines of the cluster"
+                f"a worker cannot start ({reason}); install the same pdrn on all machines of the cluster"
             )
+        result = None if error else future.result()
+        if isinstance(result, _Obstacle):
+            raise InputError(result.sentence)
+        return answer, result
 
-    def end(self) -> None:
-        """Let all workers go."""
-        for worker in list(self.members):
-            self.dismiss(worker)
+    def close(self) -> None:
+        pass
 
-    def _listen(self, worker: Any, task: _Task[J] | None, answer: Any) -> None:
-        # Nothing else refers to the answer until it comes.
-        answer.future().add_done_callback(lambda future, _=answer: self._heard.put((worker, task, future)))
+    def kill(self) -> None:
+        for answer in self._running:
+            self._ray.cancel(answer, force=True)
+
+
+@dataclass(frozen=True)
+class _Session:
+    """One call of `run_jobs`: workers prepare themselves once for it."""
+
+    token: str
+    folder: str
+    check: Callable[[], bool] | None
+
+
+@dataclass(frozen=True)
+class _Obstacle:
+    sentence: str
+
+
+_prepared_for = ""
+
+
+def _perform_remotely(session: _Session, work: Callable[[J], R], job: J, pause_seconds: float) -> Any:
+    global _prepared_for
+    if _prepared_for != session.token:
+        machine = os.uname().nodename
+        try:
+            os.chdir(session.folder)
+        except OSError:
+            return _Obstacle(
+                f"{machine} does not see {session.folder}; start in a folder that all machines share"
+            )
+        if session.check is not None and not session.check():
+            return _Obstacle(
+                f"{machine} has another pdrn, or other networks; install the same on all machines"
+            )
+        _prepared_for = session.token
+    return _perform(work, job, pause_seconds)
 
 
 STORE_BYTES = 128 << 20
-"""What a Ray of our own keeps for objects: sound goes through files, so that little is enough."""
+"""Object store of a Ray that pdrn starts: sound goes through files, so that little is enough."""
 
-ANSWER_SECONDS = 5.0
-STARTS = 2
+CONNECT_SECONDS = 5.0
+START_ATTEMPTS = 2
 """Ray gives its own processes 15 seconds to start, which on a busy machine is too little (ray#65983)."""
 
-SETTINGS = {
-    "RAY_USAGE_STATS_ENABLED": "0",  # says nothing about anyone to anyone
-    "RAY_raylet_start_wait_time_s": "120",  # a busy machine needs more than its half a minute
+RAY_SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_raylet_start_wait_time_s": "120",  # a busy machine needs more than the default of 30
     "RAY_worker_niceness": "0",  # else workers give way to everything else on the machine
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else it warns of what a later version will do
 }
 
 
 @contextmanager
-def connected(address: str | None, cpus: int) -> Iterator[Any]:
-    """Join the Ray at an address, or start one with so many CPUs; give the module, and leave in the end.
+def connect_ray(address: str | None, cpus: int) -> Iterator[Any]:
+    """Join a Ray cluster, or start one on this machine; yield the module, and disconnect at the end.
 
     Parameters
     ----------
     address : str, optional
-        HOST:PORT of a cluster's head, or "auto" for the one that this machine belongs to.
+        HOST:PORT of a cluster's head, or "auto" for the cluster of this machine. Default: start one.
     cpus : int
-        How many CPUs a Ray of our own has; a cluster has what it has.
-
-    Raises
-    ------
-    InputError
-        If Ray is not installed, or no cluster answers.
+        Number of CPUs of a cluster that is started.
     """
-    for name, value in SETTINGS.items():
+    for name, value in RAY_SETTINGS.items():
         os.environ.setdefault(name, value)
     try:
         import ray
     except ImportError as error:
-        raise InputError("Ray is not installed: pip install 'pdrn[ray]'") from error
-    wishes: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
+        raise MissingDependencyError("Ray is not installed: pip install 'pdrn[ray]'") from error
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     if address is None:
-        # Whatever cluster RAY_ADDRESS names is not meant.
-        wishes |= {"address": "local", "num_cpus": cpus, "object_store_memory": STORE_BYTES}
-        wishes |= {"include_dashboard": False}
+        # "local": not the cluster that RAY_ADDRESS may name.
+        options |= {"address": "local", "num_cpus": cpus, "object_store_memory": STORE_BYTES}
+        options |= {"include_dashboard": False}
     else:
-        _check_answer(address)
-        wishes |= {"address": address}
+        _check_address(address)
+        options |= {"address": address}
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        _begin(ray, wishes)
-        signal.signal(signal.SIGTERM, handler)  # Ray puts its own there, which ends less orderly
+        _start_ray(ray, options)
+        signal.signal(signal.SIGTERM, handler)  # Ray replaces it by one that skips cleaning up
         yield ray
     finally:
         ray.shutdown()
 
 
-def _begin(ray: Any, wishes: dict[str, Any]) -> None:
-    for left in reversed(range(STARTS)):
+def _start_ray(ray: Any, options: dict[str, Any]) -> None:
+    for attempts_left in reversed(range(START_ATTEMPTS)):
         try:
-            ray.init(**wishes)
+            ray.init(**options)
             return
-        except Exception as error:  # of no narrower class where it starts too slowly
+        except Exception as error:  # Ray has no narrower class for a slow start
             ray.shutdown()
-            if left and "timed out during startup" in str(error):
+            if attempts_left and "timed out during startup" in str(error):
                 continue
             reason = (str(error) or type(error).__name__).splitlines()[0]
-            where = wishes["address"]
+            where = options["address"]
             what = "Ray cannot be started" if where == "local" else f"the Ray at {where} cannot be joined"
             raise InputError(f"{what}: {reason}") from error
 
 
-def _check_answer(address: str) -> None:
-    """Refuse an address where nobody listens; Ray itself would wait for minutes."""
+def _check_address(address: str) -> None:
+    """Refuse an address where nothing listens; Ray itself would wait for minutes."""
     if address == "auto":
         return
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or "/" in host:
         raise InputError(f"a cluster's address is HOST:PORT, or auto; got {address}")
     try:
-        socket.create_connection((host, int(port)), ANSWER_SECONDS).close()
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise InputError(f"no Ray answers at {address}; start one there by ray start --head") from error
+
+
+# Signals ----------------------------------------------------------------------------------------------------
+
+_TERMINATIONS = (signal.SIGTERM, signal.SIGHUP)
+
+_exit_codes: list[int] = []
+"""Exit codes of the signals that were received, SIGINT included."""
+
+
+def exit_on_signals() -> None:
+    """Let SIGTERM and SIGHUP raise SystemExit, so that what is open is cleaned up.
+
+    A signal that is ignored, as SIGHUP under nohup, stays ignored.
+    """
+    for number in _TERMINATIONS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _exit)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
+
+
+def signal_exit_code() -> int | None:
+    """Return the exit code of the first signal that was received, None if none was.
+
+    A signal during an import, or while cleaning up, may surface as quite another error.
+    """
+    return _exit_codes[0] if _exit_codes else None
+
+
+def ignore_signals() -> None:
+    """Ignore SIGTERM and SIGHUP from now on: this process ends already."""
+    for number in _TERMINATIONS:
+        signal.signal(number, lambda *_: None)
+
+
+def _exit(number: int, _: FrameType | None) -> None:
+    ignore_signals()
+    _exit_codes.append(128 + number)
+    sys.exit(128 + number)
+
+
+def _interrupt(number: int, _: FrameType | None) -> None:
+    _exit_codes.append(128 + number)
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def interrupts_blocked() -> Iterator[None]:
+    """Block SIGINT: processes and threads that are started in this context never receive one.
+
+    This thread receives it afterwards, provided that all other threads were started like this.
+    """
+    resource_tracker.ensure_running()  # starting it would unblock SIGINT
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

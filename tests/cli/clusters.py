@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from pdrn.workers import SETTINGS
+from pdrn.workers import RAY_SETTINGS
 
 
 def small_node(cluster):
@@ -38,7 +38,7 @@ def small_node(cluster):
 def two_nodes():
     """Two machines with a CPU each, as far as Ray can tell; ``second`` is the one that can be lost."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in SETTINGS.items():
+        for name, value in RAY_SETTINGS.items():
             patch.setenv(name, value)
         from ray.cluster_utils import Cluster
 

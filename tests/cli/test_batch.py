@@ -7,9 +7,9 @@ import pytest
 
 from pdrn.audio.files import _BYTES
 from pdrn.audio.levels import LAWS
-from pdrn.cli.batch import Job, Mistake, plan
-from pdrn.cli.options import Law, Subtype
-from pdrn.cli.restore import TEMPLATE
+from pdrn.cli.batch import Job, plan
+from pdrn.cli.options import TEMPLATE, Law, Subtype
+from pdrn.errors import UsageError
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_outputs_of_an_earlier_run_are_not_restored_again(tree):
 def test_an_input_that_was_named_is_not_left_out_as_an_output(tree, second):
     Path("a_restored.wav").touch()
     with pytest.raises(
-        Mistake, match=r"is an input, and what a\.wav would become; name a folder for outputs"
+        UsageError, match=r"is an input, and what a\.wav would become; name a folder for outputs"
     ):
         planned("a.wav", second)
     assert len(planned("a.wav", second, output="new")) == 2
@@ -95,28 +95,28 @@ def test_pipes(tree):
 @pytest.mark.parametrize(
     ("inputs", "options", "error", "reason"),
     [
-        (["-", "a.wav"], {}, Mistake, "standard input is one sound"),
-        (["a.wav", "b.flac"], {"output": "a.wav"}, Mistake, "a.wav is a file; name a folder"),
-        (["a.wav", "b.flac"], {"output": "many.wav"}, Mistake, "many.wav is a file; name a folder"),
-        (["a.wav"], {"output": "b.mp3"}, Mistake, "does not tell a format"),
-        (["-"], {"output": "b.mp3"}, Mistake, "does not tell a format"),
-        (["a.wav"], {"template": "{stem}.mp3"}, Mistake, "does not tell a format"),
-        (["a.wav"], {"template": "{stem.__class__}{ext}"}, Mistake, "has the fields"),
-        (["a.wav", "b.flac"], {"output": "-"}, Mistake, "only one file can go to standard output"),
+        (["-", "a.wav"], {}, UsageError, "standard input is one sound"),
+        (["a.wav", "b.flac"], {"output": "a.wav"}, UsageError, "a.wav is a file; name a folder"),
+        (["a.wav", "b.flac"], {"output": "many.wav"}, UsageError, "many.wav is a file; name a folder"),
+        (["a.wav"], {"output": "b.mp3"}, UsageError, "does not tell a format"),
+        (["-"], {"output": "b.mp3"}, UsageError, "does not tell a format"),
+        (["a.wav"], {"template": "{stem}.mp3"}, UsageError, "does not tell a format"),
+        (["a.wav"], {"template": "{stem.__class__}{ext}"}, UsageError, "has the fields"),
+        (["a.wav", "b.flac"], {"output": "-"}, UsageError, "only one file can go to standard output"),
         (
             ["a.wav", "deep/../a.wav", "b.flac"],
             {"output": "n", "template": "x{ext}"},
-            Mistake,
+            UsageError,
             "would both become",
         ),
-        (["a.wav"], {"template": "{name}"}, Mistake, "has the fields {stem} and {ext}"),
-        (["a.wav"], {"template": "{stem"}, Mistake, "has the fields"),
-        (["a.wav"], {"template": "{stem:{name}}{ext}"}, Mistake, "has the fields"),
-        (["a.wav"], {"template": "{stem:>2000000000}{ext}"}, Mistake, "has the fields"),
-        (["a.wav"], {"template": "{stem!r}{ext}"}, Mistake, "has the fields"),
-        (["a.wav"], {"template": f"..{os.sep}{{stem}}"}, Mistake, "no folder"),
-        (["*.mp3"], {}, Mistake, "matches no file"),
-        (["empty"], {}, Mistake, "holds no sound files; --recursive looks into its folders too"),
+        (["a.wav"], {"template": "{name}"}, UsageError, "has the fields {stem} and {ext}"),
+        (["a.wav"], {"template": "{stem"}, UsageError, "has the fields"),
+        (["a.wav"], {"template": "{stem:{name}}{ext}"}, UsageError, "has the fields"),
+        (["a.wav"], {"template": "{stem:>2000000000}{ext}"}, UsageError, "has the fields"),
+        (["a.wav"], {"template": "{stem!r}{ext}"}, UsageError, "has the fields"),
+        (["a.wav"], {"template": f"..{os.sep}{{stem}}"}, UsageError, "no folder"),
+        (["*.mp3"], {}, UsageError, "matches no file"),
+        (["empty"], {}, UsageError, "holds no sound files; --recursive looks into its folders too"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(tree, inputs, options, error, reason):

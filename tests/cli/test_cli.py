@@ -15,7 +15,7 @@ from tests.cli.running import COMMAND, pdrn
 from pdrn.audio.corpus import speech
 from pdrn.audio.files import read, write
 from pdrn.audio.quantizers import MidRise
-from pdrn.cli import demo
+from pdrn.cli import tools
 from pdrn.training import config
 
 ROOT = Path(__file__).parents[2]
@@ -72,8 +72,8 @@ def test_the_reference_is_what_help_says():
 @pytest.fixture
 def short_demo(monkeypatch):
     samples, rate = speech()
-    monkeypatch.setattr(demo, "speech", lambda: (samples[190_000:230_000], rate))
-    monkeypatch.setattr(demo, "_PICTURED", slice(3000, 3100))
+    monkeypatch.setattr("pdrn.audio.corpus.speech", lambda: (samples[190_000:230_000], rate))
+    monkeypatch.setattr(tools, "_PICTURED", slice(3000, 3100))
 
 
 def test_the_demo_gains_at_every_bit_depth_and_leaves_sounds_and_a_picture(short_demo, no_models, tmp_path):

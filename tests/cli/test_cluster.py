@@ -14,7 +14,7 @@ from tests.cli.running import pdrn, run, started
 from tests.cli.test_restore import QUANTIZED, RATE, wait_until
 
 from pdrn.audio.files import write
-from pdrn.workers import ATTEMPTS, across, connected
+from pdrn.workers import ATTEMPTS, connect_ray, run_jobs
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'pdrn[ray]'")
 SLOW = ("--bits", 5, "--method", "cp", "--iterations", 8)
@@ -136,19 +136,19 @@ def test_a_job_that_kills_its_workers_is_given_up_and_what_may_pass_is_done_agai
 ):
     monkeypatch.setattr("pdrn.workers.PAUSE_SECONDS", 0.1)
     jobs = [(name, str(tmp_path), False) for name in ("first", "deadly", "passing", "last")]
-    with connected(cluster.address, 1) as ray:
+    with connect_ray(cluster.address, 1) as ray:
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
         results = dict(
             (job[0], (job[2], result))
-            for job, result in across(
-                ray,
+            for job, result in run_jobs(
                 kills_its_process_if_told,
                 jobs,
                 1,
-                cpus=1,
+                ray=ray,
                 check=fits,
-                passing=lambda result: result[0] == "passing",
-                again=lambda job: (*job[:2], True),
+                retry=lambda job, result: (
+                    (*job[:2], True) if result is None or result[0] == "passing" else None
+                ),
             )
         )
     assert results["first"] == (False, ("first", 0))
@@ -163,9 +163,9 @@ def differs():
 
 
 def test_a_worker_that_would_do_it_otherwise_is_refused(cluster, tmp_path):
-    with connected(cluster.address, 1) as ray:
+    with connect_ray(cluster.address, 1) as ray:
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-        results = across(ray, fits, [1], 1, cpus=1, check=differs, passing=bool, again=int)
+        results = run_jobs(fits, [1], 1, ray=ray, check=differs)
         with pytest.raises(ValueError, match="has another pdrn, or other networks; install the same"):
             next(results)
 

@@ -8,11 +8,11 @@ from tests.cli.test_restore import QUANTIZED, RATE
 from pdrn.audio.files import write
 from pdrn.audio.levels import Description
 from pdrn.cli import batch
-from pdrn.cli.batch import Job, Settings, do
+from pdrn.cli.batch import Job, Settings, restore_one
 from pdrn.errors import AudioError
 from pdrn.restoration.restorer import Restorer
 
-SETTINGS = Settings(Restorer(iterations=1), Description(bits=5), None, False, False, False, False)
+SETTINGS = Settings(Restorer(iterations=1), Description(bits=5))
 
 
 @pytest.fixture
@@ -22,10 +22,10 @@ def job(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("number", "passing"),
+    ("number", "transient"),
     [(errno.EIO, True), (errno.ESTALE, True), (errno.ENOSPC, False), (errno.ENOENT, False)],
 )
-def test_only_what_may_pass_by_itself_is_worth_another_attempt(job, monkeypatch, number, passing):
+def test_only_what_may_pass_by_itself_is_worth_another_attempt(job, monkeypatch, number, transient):
     def fails(*_, **__):
         try:
             raise OSError(number, "no")
@@ -33,23 +33,23 @@ def test_only_what_may_pass_by_itself_is_worth_another_attempt(job, monkeypatch,
             raise AudioError("it cannot be read") from error
 
     monkeypatch.setattr(batch, "restore_file", fails)
-    outcome = do(job, SETTINGS, b"")
-    assert (outcome.status, outcome.passing) == ("failed", passing)
+    outcome = restore_one(job, SETTINGS)
+    assert (outcome.status, outcome.transient) == ("failed", transient)
 
 
 def test_a_bad_file_is_not(job):
     with open(job.source, "wb") as file:
         file.write(b"RIFFrubbish")
-    outcome = do(job, SETTINGS, b"")
-    assert (outcome.status, outcome.passing) == ("failed", False)
+    outcome = restore_one(job, SETTINGS)
+    assert (outcome.status, outcome.transient) == ("failed", False)
 
 
 def test_what_a_worker_left_before_it_died_is_taken_where_it_is_right(job):
     again = Job(job.source, job.target, again=True)
-    assert do(job, SETTINGS, b"").status == "restored"
-    assert do(job, SETTINGS, b"").status == "failed"
-    outcome = do(again, SETTINGS, b"")
+    assert restore_one(job, SETTINGS).status == "restored"
+    assert restore_one(job, SETTINGS).status == "failed"
+    outcome = restore_one(again, SETTINGS)
     assert (outcome.status, outcome.report.output) == ("restored", job.target)
     with open(job.target, "ab") as file:
         file.write(b"more")
-    assert "is there already, and not what" in do(again, SETTINGS, b"").error
+    assert "is there already, and not what" in restore_one(again, SETTINGS).error

@@ -12,8 +12,8 @@ from tests.cli.running import pdrn, run, started
 from tests.cli.test_restore import QUANTIZED, RATE, wait_until
 
 from pdrn.audio.files import write
-from pdrn.cli.batch import opened
-from pdrn.errors import AudioError
+from pdrn.cli.batch import open_manifest
+from pdrn.errors import LockedError
 
 QUICK = ("--bits", 5, "--method", "cp", "--iterations", 1)
 COMMAND = ("restore", "in", "-o", "out", "--manifest", "done.jsonl", *QUICK)
@@ -122,7 +122,7 @@ def test_a_last_line_that_was_cut_off_is_no_line(folder):
     Path("done.jsonl").write_bytes(content[:-20])
     assert pdrn(*COMMAND, "--overwrite").stderr.endswith("2 skipped, 1 restored\n")
     done = pdrn(*COMMAND)
-    assert done.stderr.splitlines()[0] == "pdrn: done.jsonl: 1 lines say nothing and are ignored"
+    assert done.stderr.splitlines()[0] == "pdrn: done.jsonl: 1 unreadable lines are ignored"
     assert done.stderr.endswith("3 skipped\n")
 
 
@@ -135,7 +135,7 @@ def test_lines_that_are_damaged_prove_nothing(folder, damage):
     Path("done.jsonl").write_bytes(b"\n".join([head, damage, *others, b""]))
     os.remove("out/a_restored.wav")
     done = pdrn(*COMMAND)
-    assert "1 lines say nothing" in done.stderr
+    assert "1 unreadable lines" in done.stderr
     assert sorted(done.stderr.splitlines()[-1].split(", ")) == ["1 restored", "2 skipped"]
 
 
@@ -156,7 +156,7 @@ def test_another_file_is_no_manifest(folder):
 
 
 def test_two_runs_do_not_share_one(folder):
-    with opened("done.jsonl"), pytest.raises(AudioError, match="in use by another run"), opened("done.jsonl"):
+    with open_manifest("done.jsonl"), pytest.raises(LockedError), open_manifest("done.jsonl"):
         pass
 
 

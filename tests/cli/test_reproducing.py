@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed")
 
-from pdrn.cli.grid import side_by_side
+from pdrn.cli.study import train_networks
 from pdrn.errors import LockedError
 from pdrn.reproduction.grid import Grid
 from pdrn.training.runs import runs_in
@@ -21,7 +21,7 @@ SMALL = Grid(depths=(1, 2), epochs=1, frame_length=32, lambdas=(1e-8, 1e-2))
 
 def test_several_networks_are_trained_at_a_time_and_one_that_fails_does_not_spoil_others(corpus, tmp_path):
     bad, *good = Grid(epochs=1, frame_length=10**6).config("PDN", 1), *SMALL.configs_before_lambda()[:2]
-    results = {each.config: each for each in side_by_side([bad, *good], corpus, tmp_path, jobs=2)}
+    results = {each.config: each for each in train_networks([bad, *good], corpus, tmp_path, jobs=2)}
     assert "has no file of 1000000 samples or more" in results[bad].error
     assert results[bad].run is None
     assert all(results[each].run.is_done for each in good)
@@ -31,14 +31,14 @@ ENDLESS = """
 import signal, sys
 from pdrn.audio.corpus import Corpus
 from pathlib import Path
-from pdrn.cli.grid import side_by_side
+from pdrn.cli.study import train_networks
 from pdrn.errors import LockedError
 from pdrn.reproduction.grid import Grid
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     config = Grid(epochs=10**6, frame_length=32).config("PDN", 1)
-    list(side_by_side([config], Corpus.scan(sys.argv[1]), Path(sys.argv[2]), jobs=1))
+    list(train_networks([config], Corpus.scan(sys.argv[1]), Path(sys.argv[2]), jobs=1))
 """
 
 

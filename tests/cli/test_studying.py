@@ -319,7 +319,7 @@ def test_a_named_configuration_trains_on_several_folders(folder, tmp_path, monke
         (["train", "RIGHT", "--corpus", "nowhere"], "nowhere is no folder"),
         (["train", "RIGHT", "--corpus", "FOLDER", "--out", "RIGHT"], "cannot be written"),
         (["train", "RIGHT", "--corpus", "FOLDER", "--tensorboard"], "TensorBoard is not installed"),
-        (["reproduce", "table3", "--corpus", "FOLDER"], "table1, table2, figures and all"),
+        (["reproduce", "table3", "--corpus", "FOLDER"], "table1, table2, figures or all"),
         (["reproduce", "all", "--corpus", "FOLDER", "--depths", "1,two"], "--depths takes numbers"),
         (["reproduce", "all", "--corpus", "FOLDER", "--recipe", "cake"], "no recipe is called 'cake'"),
         (["reproduce", "all", "--corpus", "FOLDER", "--metrics", "ears"], "no metric is called 'ears'"),
@@ -342,7 +342,7 @@ def test_mistakes_get_one_sentence(folder, tmp_path, monkeypatch, arguments, rea
     (tmp_path / "right.toml").write_text(f"[architecture]\n{NETWORK}[data]\nlength = 64\n")
     places = {"FOLDER": folder, "WRONG": tmp_path / "wrong.toml", "RIGHT": tmp_path / "right.toml"}
     result = pdrn(*(places.get(part, part) for part in arguments))
-    assert result.returncode == 1
+    assert result.returncode in (1, 2)
     assert reason in result.stderr
     assert "Traceback" not in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
@@ -366,7 +366,7 @@ def test_missing_extras_are_named(folder, tmp_path, monkeypatch):
 )
 def test_a_study_that_cannot_end_does_not_begin(folder, tmp_path, what, options, reason):
     result = pdrn("study", what, "--corpus", folder, *options, "--out", tmp_path)
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert reason in result.stderr
     assert "Traceback" not in result.stderr
     assert os.listdir(tmp_path) == []

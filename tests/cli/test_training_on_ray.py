@@ -12,11 +12,11 @@ from tests.cli.test_studying import folder  # noqa: F401 (a fixture)
 from tests.training.test_loop import weights_of
 
 from pdrn.audio.corpus import Corpus
-from pdrn.cli import grid
+from pdrn.cli import study as command
 from pdrn.reproduction.grid import Grid
 from pdrn.training.loop import train
 from pdrn.training.runs import Run, run_for, runs_in
-from pdrn.workers import connected
+from pdrn.workers import connect_ray
 
 OPTIONS = ("--epochs", 60, "--depths", 1, "--frame-length", 64, "--lambdas", "1e-8")
 
@@ -35,7 +35,7 @@ def observed(monkeypatch, tmp_path):
     def begin(config, corpus, out, threads):
         import ray
 
-        from pdrn.cli.grid import _trained_by_worker
+        from pdrn.cli.study import _train_on_cluster
         from pdrn.training.loop import train
         from pdrn.training.runs import run_for
 
@@ -44,9 +44,9 @@ def observed(monkeypatch, tmp_path):
         node = ray.get_runtime_context().get_node_id()
         with open(notes, "a") as stream:
             print(json.dumps([node, run.folder.name, len(run.log())]), file=stream)
-        return _trained_by_worker(config, corpus, out, threads)
+        return _train_on_cluster(config, corpus, out, threads)
 
-    monkeypatch.setattr(grid, "_trained_by_worker", begin)
+    monkeypatch.setattr(command, "_train_on_cluster", begin)
     return lambda: [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
 
 
@@ -85,16 +85,16 @@ def test_networks_share_a_cpu_and_end_with_their_caller(cluster, observed, folde
     corpus, long = Corpus.scan(folder), Grid(epochs=10**6, depths=(1,), frame_length=64)
     quick = Grid(epochs=1, depths=(1,), frame_length=64)
     endless = long.config("PDN", 1), long.config("PDRN", 1)
-    with connected(cluster.address, 1) as ray:
+    with connect_ray(cluster.address, 1) as ray:
         configs = [*endless, quick.config("PDN", 1)]
-        results = grid.train_on_ray(ray, 0.3, configs, corpus, tmp_path)
+        results = command.train_networks(configs, corpus, tmp_path, ray=ray, cpus=0.3)
         assert next(results).run.is_done
         runs = [run_for(config, corpus.checksum, tmp_path) for config in endless]
         until(lambda: all(map(is_training, runs)))
         results.close()
         until(lambda: not any(map(is_training, runs)))
         with pytest.raises(ValueError, match="no machine of the cluster has 64 CPUs"):
-            next(grid.train_on_ray(ray, 64.0, configs, corpus, tmp_path))
+            next(command.train_networks(configs, corpus, tmp_path, ray=ray, cpus=64.0))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tests.web.serving import framed, serving, tone, wav
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """A server that takes one request at a time, none waiting, and little of everything."""
-    options = {"jobs": 1, "waiting": 0, "most-megabytes": 1, "most-seconds": 2, "time-limit": 3}
+    options = {"jobs": 1, "waiting": 0, "max-megabytes": 1, "max-seconds": 2, "time-limit": 3}
     given = [part for name, value in options.items() for part in (f"--{name}", value)]
     with serving(tmp_path_factory.mktemp("small"), *given) as server:
         eventually(lambda: server.post("restore", wav(tone()), quantize_bits=4).status_code == 200)  # awake

@@ -300,7 +300,7 @@ def test_a_phone_has_room_for_all_of_it(page):
 
 
 def test_too_long_and_then_a_server_that_stops_midway(open_page, problems, tmp_path):
-    with serving(tmp_path, "--most-seconds", "20") as server:
+    with serving(tmp_path, "--max-seconds", "20") as server:
         page = open_page(server.url)
         take(page, wav(np.zeros(21 * RATE), "PCM_16"))
         expect(page.locator("#message")).to_have_text("The sound is longer than 20 s; send a stretch of it.")

@@ -1,173 +1,56 @@
-"""Restoring many files: which become which, a manifest of what is done, workers, raw pipes."""
+"""Restore many files: the plan of inputs and outputs, the manifest, the workers; and raw pipes."""
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import glob
 import hashlib
 import json
 import os
 import sys
 import time
+import traceback
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from importlib.metadata import version
 from io import FileIO
-from json import dumps
 from pathlib import Path
 from string import Formatter
-from tempfile import TemporaryDirectory
-from typing import BinaryIO
 
 from pdrn.audio.files import FORMAT_OF_SUFFIX, SUFFIXES, RawFormat, format_of
 from pdrn.audio.levels import Description, Levels
 from pdrn.cli.options import TEMPLATE
-from pdrn.errors import AudioError, InputError, StorageError, printable, system_reason
+from pdrn.errors import (
+    AudioError,
+    PdrnError,
+    StorageError,
+    UsageError,
+    printable,
+    system_error,
+    system_reason,
+)
 from pdrn.restoration import registry
 from pdrn.restoration.methods import in_words
 from pdrn.restoration.restorer import Report, Restorer, fitting, refuse_shallow, restore_file
 from pdrn.restoration.streaming import Progress, restored_bytes
-from pdrn.storage import atomic_write, make_folder, refuse_same, standard_input, standard_output
-from pdrn.workers import ATTEMPTS, across, connected, side_by_side
+from pdrn.storage import (
+    atomic_write,
+    file_sha256,
+    lock,
+    make_folder,
+    open_file,
+    refuse_same,
+    standard_input,
+    standard_output,
+    temporary_folder,
+)
+from pdrn.workers import ATTEMPTS, connect_ray, run_jobs
 
-HEAD = {"manifest": "pdrn restore", "version": 1}
-SYNC_SECONDS = 1.0
-"""A machine that fails forgets at most the lines of so long; a process that is killed forgets none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """Checksums (SHA-256) of an input, of what it was restored with, and of what became of it."""
-
-    source: bytes
-    options: bytes
-    target: bytes
-
-
-def checksum(path: str) -> bytes:
-    """Return the checksum of a file's content."""
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise AudioError(f"{path} is no file that can be read twice; leave out the manifest")
-    try:
-        with open(path, "rb") as stream:
-            return hashlib.file_digest(stream, "sha256").digest()
-    except (OSError, ValueError) as error:
-        raise AudioError(f"{path} cannot be opened: {system_reason(error)}; check the name") from error
-
-
-class Manifest:
-    """A manifest that is open; `opened` opens one."""
-
-    def __init__(self, path: str, stream: FileIO) -> None:
-        self._path = path
-        self._folder = os.path.dirname(os.path.realpath(path))
-        self._stream = stream
-        self._synced = time.monotonic()
-        self._proofs: dict[str, Proof] = {}
-        self.unreadable = 0
-        """How many lines say nothing, but for one that was cut off at the end."""
-        self._read()
-
-    def known(self, target: str) -> Proof | None:
-        """Return what was noted about an output, if anything; asked once, it is forgotten."""
-        return self._proofs.pop(self._place(target), None)
-
-    def note(self, source: str, target: str, proof: Proof) -> None:
-        """Note that an output is done."""
-        checksums = {"source": proof.source, "options": proof.options, "target": proof.target}
-        row = {"input": source, "output": self._place(target)}
-        self._append(_line(row | {name: content.hex() for name, content in checksums.items()}))
-        if time.monotonic() - self._synced > SYNC_SECONDS:
-            self.sync()
-
-    def sync(self) -> None:
-        """Have the disk hold all that is noted."""
-        os.fsync(self._stream.fileno())
-        self._synced = time.monotonic()
-
-    def _place(self, target: str) -> str:
-        """Return where an output is, seen from the manifest, so that both can move together."""
-        folder, name = os.path.split(target)
-        return os.path.join(_from(self._folder, folder or "."), name)
-
-    def _append(self, line: bytes) -> None:
-        try:
-            written = self._stream.write(line)  # at once: there is no buffer
-        except OSError as error:
-            raise AudioError(
-                f"{self._path} cannot be written: {system_reason(error)}; run the same again"
-            ) from error
-        if written != len(line):
-            raise AudioError(f"{self._path} cannot be written; is the disk full? then run the same again")
-
-    def _read(self) -> None:
-        with open(self._path, "rb") as lines:
-            head = line = lines.readline()
-            if not head:
-                self._append(_line(HEAD))
-                return
-            if _parsed(head) != HEAD:
-                raise AudioError(f"{self._path} is there already and no manifest; choose another name")
-            for line in lines:
-                if line.endswith(b"\n"):
-                    self._take(_parsed(line))
-        if not line.endswith(b"\n"):
-            self._append(b"\n")  # a line that was cut off ends here, so that the next one begins
-
-    def _take(self, row: dict[str, str]) -> None:
-        try:
-            source, options, target = (bytes.fromhex(row[name]) for name in ("source", "options", "target"))
-            self._proofs[row["output"]] = Proof(source, options, target)
-        except (KeyError, TypeError, ValueError):
-            self.unreadable += 1
-
-
-@lru_cache
-def _from(start: str, folder: str) -> str:
-    return os.path.relpath(os.path.realpath(folder), start)
-
-
-def _line(row: Mapping[str, object]) -> bytes:
-    return json.dumps(row).encode() + b"\n"
-
-
-def _parsed(line: bytes) -> dict[str, str]:
-    with suppress(ValueError, RecursionError):
-        row = json.loads(line)
-        if isinstance(row, dict):
-            return row
-    return {}
-
-
-@contextmanager
-def opened(path: str) -> Iterator[Manifest]:
-    """Open a manifest, or begin one; nobody else may have it open."""
-    try:
-        stream = open(path, "ab+", buffering=0)  # noqa: SIM115 (closed below)
-    except (OSError, ValueError) as error:
-        raise AudioError(f"{path} cannot be written: {system_reason(error)}; choose another place") from error
-    with stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise AudioError(f"{path} is in use by another run; wait for it, or name another") from error
-        except OSError:  # no locks on this file system
-            pass
-        manifest = Manifest(path, stream)
-        try:
-            yield manifest
-        finally:
-            manifest.sync()
-
+# The plan ---------------------------------------------------------------------------------------------------
 
 _ONLY_INTEGERS = {".flac": ("PCM_S8", "PCM_16", "PCM_24")}
-
-
-class Mistake(InputError):
-    """What a user asked for cannot be meant so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,65 +60,65 @@ class Job:
     source: str
     target: str
     makes_folder: bool = False
-    """Whether the target's folder is to be made where there is none."""
+    """Whether to make the target's folder where it is missing."""
     proof: Proof | None = None
-    """What was noted when it was done before, if it was."""
+    """The manifest's proof of an earlier run, if any."""
     again: bool = False
-    """Whether it was begun before, and nobody heard how it ended."""
+    """Whether an earlier attempt may have written the target."""
 
 
 def plan(
     inputs: Sequence[str], output: str | None, template: str, recursive: bool, subtype: str | None
 ) -> list[Job]:
-    """Return the jobs for inputs that may be files, folders, globs or "-", and outputs of a subtype, if any.
+    """Return the jobs for inputs that may be files, folders, globs or "-".
 
-    Folders are mirrored below the output. Files found there, or by a glob, that are outputs of others are
-    not inputs too.
+    Folders are mirrored below the output. Files that a folder or glob finds and that are outputs of other
+    jobs are not restored again.
     """
     if "-" in inputs:
         if len(inputs) > 1:
-            raise Mistake("standard input is one sound; give files apart from it")
+            raise UsageError("standard input is one sound; give files apart from it")
         return [Job("-", _writable(output or "-", subtype))]
     found = [pair for given in inputs for pair in _found(given, recursive)]
     single = len(inputs) == 1 and [(Path(inputs[0]), Path())] == found
     if output == "-" and not single:
-        raise Mistake("only one file can go to standard output; name a folder for the others")
+        raise UsageError("only one file can go to standard output; name a folder for the others")
     if single and output is not None and not (output.endswith(os.sep) or os.path.isdir(output)):
         if template != TEMPLATE:
-            raise Mistake(f"{output} is the output's name; leave out how it is named, or name a folder")
-        is_there = found[0][0].exists()  # if not, that is what is wrong, whatever the output is called
-        return [Job(str(found[0][0]), _writable(output, subtype) if is_there else output)]
+            raise UsageError(f"{output} is the output's name; leave --filename out, or name a folder")
+        exists = found[0][0].exists()  # if not, that is what is wrong, whatever the output is called
+        return [Job(str(found[0][0]), _writable(output, subtype) if exists else output)]
     if output is not None and not os.path.isdir(output) and _is_file_name(output):
-        raise Mistake(f"{output} is a file; name a folder for several outputs")
-    jobs = {}
+        raise UsageError(f"{output} is a file; name a folder for several outputs")
+    targets = {}
     for path, place in found:
         folder = path.parent if output is None else Path(output) / place
-        jobs[path] = folder / _named(template, path, subtype)
+        targets[path] = folder / _named(template, path, subtype)
     sources: dict[Path, Path] = {}
-    own_work = {os.path.realpath(target): source for source, target in jobs.items()}
-    for source, target in jobs.items():
-        origin = own_work.get(os.path.realpath(source), source)
+    source_of = {os.path.realpath(target): source for source, target in targets.items()}
+    for source, target in targets.items():
+        origin = source_of.get(os.path.realpath(source), source)
         if origin != source:
             if source in map(Path, inputs):
-                raise Mistake(
+                raise UsageError(
                     f"{source} is an input, and what {origin} would become; name a folder for outputs"
                 )
             continue
         if target in sources:
-            raise Mistake(f"{sources[target]} and {source} would both become {target}; name them apart")
+            raise UsageError(f"{sources[target]} and {source} would both become {target}; name them apart")
         sources[target] = source
     makes_folder = output is not None
     return [Job(str(source), str(target), makes_folder) for target, source in sources.items()]
 
 
 def _writable(output: str, subtype: str | None) -> str:
-    """Return the name of an output, if it tells a format, and one that holds the subtype."""
+    """Return the name of an output whose format can hold the subtype."""
     try:
         format_of(output)
     except AudioError as error:
-        raise Mistake(str(error)) from error
+        raise UsageError(str(error)) from error
     if not _holds(Path(output).suffix, subtype):
-        raise Mistake(
+        raise UsageError(
             f"{output} would have to hold {subtype} and cannot; end it in .wav, or choose another --subtype"
         )
     return output
@@ -256,14 +139,14 @@ def _found(given: str, recursive: bool) -> Iterator[tuple[Path, Path]]:
         files = [path for path in sorted(Path(given).glob(pattern)) if _is_sound(path)]
         if not files:
             deeper = "" if recursive else "; --recursive looks into its folders too"
-            raise Mistake(f"{given} holds no sound files{deeper}")
+            raise UsageError(f"{given} holds no sound files{deeper}")
         yield from ((path, path.parent.relative_to(given)) for path in files)
     elif os.path.lexists(given) or not glob.has_magic(given):
         yield Path(given), Path()
     else:
         matches = sorted(glob.glob(given, recursive=recursive))
         if not matches:
-            raise Mistake(f"{given} matches no file; check the pattern")
+            raise UsageError(f"{given} matches no file; check the pattern")
         yield from ((Path(match), Path()) for match in matches if not os.path.isdir(match))
 
 
@@ -282,30 +165,152 @@ def _named(template: str, path: Path, subtype: str | None) -> str:
     except ValueError:
         name = ""
     if not name or os.sep in name:
-        raise Mistake(f"a file name has the fields {{stem}} and {{ext}} and no folder, got {template}")
+        raise UsageError(f"a file name has the fields {{stem}} and {{ext}} and no folder, got {template}")
     return _writable(name, subtype)
 
 
-_PASSING = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EREMOTEIO}
-"""What a shared file system may say at one moment and not at the next."""
+# The manifest -----------------------------------------------------------------------------------------------
+
+HEAD = {"manifest": "pdrn restore", "version": 1}
+SYNC_SECONDS = 1.0
+"""Interval of fsync: a power failure loses the lines of this time, a killed process loses none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """SHA-256 of an input, of the settings that it was restored with, and of the output."""
+
+    source: bytes
+    options: bytes
+    target: bytes
+
+
+@contextmanager
+def open_manifest(path: str) -> Iterator[Manifest]:
+    """Open a manifest, or create one, and lock it."""
+    try:
+        stream = open(path, "ab+", buffering=0)  # noqa: SIM115 (closed below)
+    except (OSError, ValueError) as error:
+        raise StorageError(
+            f"{path} cannot be written: {system_reason(error)}; choose another place"
+        ) from error
+    with stream:
+        lock(stream, f"{path} is in use by another run; wait for it, or name another")
+        manifest = Manifest(path, stream)
+        try:
+            yield manifest
+        finally:
+            manifest.sync()
+
+
+class Manifest:
+    """An open manifest: one line of JSON per output, appended when it is done."""
+
+    def __init__(self, path: str, stream: FileIO) -> None:
+        self._path = path
+        self._folder = os.path.dirname(os.path.realpath(path))
+        self._stream = stream
+        self._synced = time.monotonic()
+        self._proofs: dict[str, Proof] = {}
+        self.unreadable = 0
+        """Number of unreadable lines, except for a last one that was cut off."""
+        self._read()
+
+    def pop(self, target: str) -> Proof | None:
+        """Return the proof of an output, if any, and forget it."""
+        return self._proofs.pop(self._relative(target), None)
+
+    def note(self, source: str, target: str, proof: Proof) -> None:
+        """Note that an output is done."""
+        checksums = {"source": proof.source, "options": proof.options, "target": proof.target}
+        row = {"input": source, "output": self._relative(target)}
+        self._append(_line(row | {name: content.hex() for name, content in checksums.items()}))
+        if time.monotonic() - self._synced > SYNC_SECONDS:
+            self.sync()
+
+    def sync(self) -> None:
+        """Write all lines to the disk."""
+        os.fsync(self._stream.fileno())
+        self._synced = time.monotonic()
+
+    def _relative(self, target: str) -> str:
+        """Return an output's path from the manifest's folder, so that both can move together."""
+        folder, name = os.path.split(target)
+        return os.path.join(_relative_folder(self._folder, folder or "."), name)
+
+    def _append(self, line: bytes) -> None:
+        try:
+            written = self._stream.write(line)  # unbuffered
+        except OSError as error:
+            raise StorageError(
+                f"{self._path} cannot be written: {system_reason(error)}; run the same again"
+            ) from error
+        if written != len(line):
+            raise StorageError(f"{self._path} cannot be written; is the disk full? then run the same again")
+
+    def _read(self) -> None:
+        with open_file(self._path) as lines:
+            head = line = lines.readline()
+            if not head:
+                self._append(_line(HEAD))
+                return
+            if _parsed(head) != HEAD:
+                raise StorageError(f"{self._path} is there already and no manifest; choose another name")
+            for line in lines:
+                if line.endswith(b"\n"):
+                    self._read_row(_parsed(line))
+        if not line.endswith(b"\n"):
+            self._append(b"\n")  # ends a line that was cut off
+
+    def _read_row(self, row: dict[str, str]) -> None:
+        try:
+            source, options, target = (bytes.fromhex(row[name]) for name in ("source", "options", "target"))
+            self._proofs[row["output"]] = Proof(source, options, target)
+        except (KeyError, TypeError, ValueError):
+            self.unreadable += 1
+
+
+@lru_cache
+def _relative_folder(start: str, folder: str) -> str:
+    return os.path.relpath(os.path.realpath(folder), start)
+
+
+def _line(row: Mapping[str, object]) -> bytes:
+    return json.dumps(row).encode() + b"\n"
+
+
+def _parsed(line: bytes) -> dict[str, str]:
+    with suppress(ValueError, RecursionError):
+        row = json.loads(line)
+        if isinstance(row, dict):
+            return row
+    return {}
+
+
+# One file ---------------------------------------------------------------------------------------------------
+
+_TRANSIENT = frozenset(
+    (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EREMOTEIO)
+)
+"""Errors of a shared file system that may be gone at the next attempt."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is the same for all files."""
+    """The settings that all files share."""
 
     restorer: Restorer
     description: Description
-    subtype: str | None
-    overwrite: bool
-    skip_existing: bool
-    verify: bool
-    gaps: bool
-    proves: bool = False
-    """Whether checksums are taken of what is done, for a manifest."""
+    subtype: str | None = None
+    overwrite: bool = False
+    skip_existing: bool = False
+    verify: bool = False
+    gaps: bool = False
+    fingerprint: bytes = b""
+    """`options_sha256` if a manifest is kept: then checksums are taken of all files."""
 
-    def options(self) -> bytes:
-        """Return a checksum of all that decides what becomes of an input, and whether it is verified."""
+    def options_sha256(self) -> bytes:
+        """Return the checksum of all that decides what an input becomes, and whether it is verified."""
         restorer = self.restorer
         if restorer.model is not None and restorer.model not in registry.names():
             networks = [restorer.model]
@@ -315,7 +320,7 @@ class Settings:
             networks = [str(registry.path(name)) for name in registry.names()]
         facts = {
             "pdrn": version("pdrn"),
-            "networks": [checksum(path).hex() for path in networks],
+            "networks": [_checksum(path).hex() for path in networks],
             "model": restorer.model and os.path.basename(restorer.model),
             "restorer": [restorer.method, restorer.iterations, restorer.mix, restorer.shifts],
             "samples": asdict(self.description),
@@ -323,31 +328,33 @@ class Settings:
             "verify": self.verify,
             "gaps": self.gaps,
         }
-        return hashlib.sha256(dumps(facts, sort_keys=True).encode()).digest()
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).digest()
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a file: a report, an error, or neither where the output was there already."""
+    """The outcome of a job: a report, an error, or neither where it was skipped."""
 
     job: Job
     report: Report | None = None
     error: str | None = None
     proof: Proof | None = None
-    passing: bool = False
-    """Whether the error may be gone by itself soon."""
+    transient: bool = False
+    """Whether the error may be gone at the next attempt."""
+    traceback: str = ""
+    """Of a bug."""
 
     @property
     def status(self) -> str:
-        """One word for it."""
+        """One word: restored, failed or skipped."""
         return "restored" if self.report else "failed" if self.error else "skipped"
 
     def as_json(self) -> str:
-        """Return all of it as a JSON object."""
+        """Return the outcome as a JSON object."""
         facts = {"input": self.job.source, "output": self.job.target, "status": self.status}
         if self.error:
-            return dumps(facts | {"error": self.error})
-        return dumps(facts | (asdict(self.report) if self.report else {}))
+            return json.dumps(facts | {"error": self.error})
+        return json.dumps(facts | (asdict(self.report) if self.report else {}))
 
     def __str__(self) -> str:
         if self.report is None:
@@ -362,39 +369,51 @@ class Outcome:
         return f"{self.job.source} -> {self.job.target}: {levels}, {how}{proof}, {speed}"
 
 
-def do(job: Job, settings: Settings, options: bytes, progress: Progress | None = None) -> Outcome:
-    """Do a job, unless it is proven to be done already."""
+def restore_one(job: Job, settings: Settings, progress: Progress | None = None) -> Outcome:
+    """Restore one file, unless the manifest proves that it is done; no error ends the others."""
     try:
-        source = checksum(job.source) if settings.proves else b""
-        if settings.proves and _is_done(job, settings, options, source):
+        source = _checksum(job.source) if settings.fingerprint else b""
+        if settings.fingerprint and _is_done(job, settings, source):
             return Outcome(job)
         if settings.skip_existing and os.path.exists(job.target):
             return Outcome(job)
         if job.makes_folder:
             make_folder(os.path.dirname(job.target) or ".")
         report = _restored(job, settings, progress)
-        if not settings.proves:
+        if not settings.fingerprint:
             return Outcome(job, report)
-        if checksum(job.source) != source:
-            raise AudioError(f"{job.source} changed while it was restored; restore it again, by --overwrite")
-        return Outcome(job, report, proof=Proof(source, options, checksum(job.target)))
-    except (ValueError, OSError, MemoryError) as error:
-        reason = str(error) or type(error).__name__
-        said = reason if job.source in reason else f"{job.source}: {reason}"
-        return Outcome(job, error=said, passing=_may_pass(error))
+        if _checksum(job.source) != source:
+            raise StorageError(
+                f"{job.source} changed while it was restored; restore it again, by --overwrite"
+            )
+        return Outcome(job, report, proof=Proof(source, settings.fingerprint, _checksum(job.target)))
+    except (PdrnError, MemoryError) as error:
+        reason = str(error) or "memory is short; try fewer jobs"
+        told = reason if job.source in reason else f"{job.source}: {reason}"
+        cause = system_error(error)
+        return Outcome(job, error=told, transient=cause is not None and cause.errno in _TRANSIENT)
+    except Exception as error:
+        told = f"{job.source}: this is a bug of pdrn ({type(error).__name__}); please report its traceback"
+        return Outcome(job, error=told, traceback=traceback.format_exc())
 
 
-def _is_done(job: Job, settings: Settings, options: bytes, source: bytes) -> bool:
-    """Tell whether an output is what the input was restored to; refuse one that is not any more."""
-    if job.proof is None or (job.proof.source, job.proof.options) != (source, options):
+def _checksum(path: str) -> bytes:
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise StorageError(f"{path} is no file that can be read twice; leave out the manifest")
+    return bytes.fromhex(file_sha256(path))
+
+
+def _is_done(job: Job, settings: Settings, source: bytes) -> bool:
+    """Tell whether the output is proven to be done; refuse one that was changed since."""
+    if job.proof is None or (job.proof.source, job.proof.options) != (source, settings.fingerprint):
         return False
     if not os.path.lexists(job.target):
         return False
-    if checksum(job.target) == job.proof.target:
+    if _checksum(job.target) == job.proof.target:
         return True
     if settings.overwrite or settings.skip_existing:
         return False
-    raise AudioError(f"{job.target} was changed since it was restored; remove it, or allow overwriting")
+    raise StorageError(f"{job.target} was changed since it was restored; remove it, or allow overwriting")
 
 
 def _restored(job: Job, settings: Settings, progress: Progress | None) -> Report:
@@ -408,55 +427,39 @@ def _restored(job: Job, settings: Settings, progress: Progress | None) -> Report
         gaps=settings.gaps,
         progress=progress,
     )
-    may_be_ours = settings.proves or job.again
+    may_be_ours = settings.fingerprint or job.again
     if settings.overwrite or not may_be_ours or not os.path.isfile(job.target):
         return restore(job.target, overwrite=settings.overwrite)
-    if job.proof and checksum(job.target) == job.proof.target:
-        raise AudioError(
-            f"{job.target} was restored from another input, or by other settings; choose another name, or "
-            "allow overwriting"
-        )
-    # Whoever made it was cut off before anyone noted it, or it is another's: doing it again tells.
-    with TemporaryDirectory() as folder:
+    advice = "choose another name, or allow overwriting"
+    if job.proof and _checksum(job.target) == job.proof.target:
+        raise StorageError(f"{job.target} was restored from another input, or by other settings; {advice}")
+    # An attempt may have been killed before its output was noted: restoring again tells.
+    with temporary_folder() as folder:
         other = os.path.join(folder, os.path.basename(job.target))
         report = restore(other)
-        if checksum(other) != checksum(job.target):
-            raise AudioError(
-                f"{job.target} is there already, and not what {job.source} becomes; choose another name, or "
-                "allow overwriting"
-            )
+        if _checksum(other) != _checksum(job.target):
+            raise StorageError(f"{job.target} is there already, and not what {job.source} becomes; {advice}")
     return replace(report, output=job.target)
 
 
-def _may_pass(error: BaseException) -> bool:
-    """Tell whether the system was asked in vain, and might not be the next time."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.errno in _PASSING:
-            return True
-        cause = cause.__cause__
-    return False
-
-
-_CLEAR = "\r\x1b[K"
-"""What empties the line that a terminal is at."""
+# Many files -------------------------------------------------------------------------------------------------
 
 _MANY = 20
-"""After more files than this, failures have gone out of sight, and are named again."""
+"""After more files than this, failures have scrolled away and are listed again."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """What does the work: processes of this machine, or the workers of a Ray."""
+    """The workers: processes of this machine, or tasks of a Ray cluster."""
 
     jobs: int | None = None
-    """How many files at once: one, or as many as a cluster has CPUs for, unless given."""
+    """Files at once; default: 1, on a cluster one per CPU."""
     ray: bool = False
     address: str | None = None
-    """Of the cluster; a Ray is started for the time being where there is none."""
+    """Of the cluster; default: start one for this command."""
 
 
-def run_all(
+def restore_all(
     jobs: Sequence[Job],
     settings: Settings,
     engine: Engine,
@@ -465,19 +468,19 @@ def run_all(
     json: bool = False,
     quiet: bool = False,
 ) -> bool:
-    """Do all jobs, say what became of each, and tell whether none failed.
-
-    What the manifest proves to be done is left out, and what is done is noted there.
-    """
+    """Restore all files, print the outcome of each, and return whether none failed."""
     counts: dict[str, int] = {}
     failed = []
     show = not quiet and sys.stderr.isatty()
     with ExitStack() as stack:
-        notes = stack.enter_context(opened(manifest)) if manifest is not None else None
-        if notes and notes.unreadable:
-            print(f"pdrn: {manifest}: {notes.unreadable} lines say nothing and are ignored", file=sys.stderr)
-        known = (replace(job, proof=notes.known(job.target)) for job in jobs) if notes else iter(jobs)
-        for outcome in stack.enter_context(closing(_outcomes(known, len(jobs), settings, engine, show))):
+        notes = stack.enter_context(open_manifest(manifest)) if manifest is not None else None
+        todo = iter(jobs)
+        if notes:
+            if notes.unreadable:
+                print(f"pdrn: {manifest}: {notes.unreadable} unreadable lines are ignored", file=sys.stderr)
+            settings = replace(settings, fingerprint=settings.options_sha256())
+            todo = (replace(job, proof=notes.pop(job.target)) for job in jobs)
+        for outcome in stack.enter_context(closing(_outcomes(todo, len(jobs), settings, engine, show))):
             if notes and outcome.proof:
                 notes.note(outcome.job.source, outcome.job.target, outcome.proof)
             counts[outcome.status] = counts.get(outcome.status, 0) + 1
@@ -485,7 +488,7 @@ def run_all(
                 _print_json(outcome)
             if outcome.error:
                 failed.append(outcome.job.source)
-                print(f"pdrn: {printable(outcome.error)}", file=sys.stderr)
+                print(f"{outcome.traceback}pdrn: {printable(outcome.error)}", file=sys.stderr)
             elif not quiet and not json:
                 print(printable(outcome), file=sys.stderr)
     if len(jobs) > 1 and not quiet and not json:
@@ -496,7 +499,7 @@ def run_all(
 
 
 def _print_json(outcome: Outcome) -> None:
-    """Print an outcome; where nobody reads any more, say so once and carry on."""
+    """Print an outcome; where the reader has gone, say so once and carry on."""
     try:
         with standard_output() as output:
             output.write(f"{outcome.as_json()}\n".encode())
@@ -507,69 +510,52 @@ def _print_json(outcome: Outcome) -> None:
 def _outcomes(
     jobs: Iterator[Job], count: int, settings: Settings, engine: Engine, show: bool
 ) -> Generator[Outcome, None, None]:
-    if engine.ray:
-        yield from _by_ray(jobs, count, settings, engine)
-        return
-    work = partial(do, settings=settings, options=settings.options() if settings.proves else b"")
-    processes = min(engine.jobs or 1, count)
-    if processes == 1:
+    workers = min(engine.jobs or 1, count)
+    if workers == 1 and not engine.ray:
         for job in jobs:
-            outcome = work(job, progress=_shown(job) if show else None)
-            if show:
-                print(_CLEAR, end="", file=sys.stderr)
+            with _progress(job.source) if show else nullcontext() as progress:
+                outcome = restore_one(job, settings, progress)
             yield outcome
         return
-    with closing(side_by_side(work, jobs, processes)) as results:
-        for job, result in results:
-            yield result or Outcome(
-                job, error=f"{job.source}: its process was killed; is memory short? try fewer jobs"
-            )
+    work, killed = partial(restore_one, settings=settings), "its process was killed"
+    with ExitStack() as stack:
+        if engine.ray:
+            cpus = settings.restorer.threads
+            ray = stack.enter_context(connect_ray(engine.address, cpus * workers))
+            if engine.address is not None and engine.jobs is None:
+                workers = min(max(1, int(ray.cluster_resources().get("CPU", 1)) // cpus), count)
+            check = partial(_has_options, settings, settings.options_sha256())
+            results = run_jobs(work, jobs, workers, ray=ray, cpus=cpus, check=check, retry=_retry)
+            killed = f"{ATTEMPTS} workers died of it"
+        else:
+            results = run_jobs(work, jobs, workers)
+        for job, result in stack.enter_context(closing(results)):
+            error = f"{job.source}: {killed}; is memory short? try fewer jobs"
+            yield result or Outcome(job, error=error)
 
 
-def _by_ray(
-    jobs: Iterator[Job], count: int, settings: Settings, engine: Engine
-) -> Generator[Outcome, None, None]:
-    options, cpus = settings.options(), settings.restorer.threads
-    with connected(engine.address, cpus * min(engine.jobs or 1, count)) as ray:
-        most = 1 if engine.address is None else int(ray.cluster_resources().get("CPU", 1)) // cpus
-        results = across(
-            ray,
-            partial(do, settings=settings, options=options),
-            jobs,
-            min(engine.jobs or max(most, 1), count),
-            cpus=cpus,
-            check=partial(_does_the_same, settings, options),
-            passing=_is_passing,
-            again=_again,
-        )
-        with closing(results):
-            for job, result in results:
-                yield result or Outcome(
-                    job,
-                    error=f"{job.source}: {ATTEMPTS} workers died of it; is memory short? try fewer jobs",
-                )
+def _has_options(settings: Settings, checksum: bytes) -> bool:
+    return settings.options_sha256() == checksum
 
 
-def _does_the_same(settings: Settings, options: bytes) -> bool:
-    return settings.options() == options
+def _retry(job: Job, outcome: Outcome | None) -> Job | None:
+    return replace(job, again=True) if outcome is None or outcome.transient else None
 
 
-def _is_passing(outcome: Outcome) -> bool:
-    return outcome.passing
+@contextmanager
+def _progress(name: str) -> Iterator[Progress]:
+    """Show a progress bar on standard error; yield the callback that moves it."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn()
+    with Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(printable(name), total=None)
+        yield lambda done, frames: bar.update(task, completed=done, total=frames)
 
 
-def _again(job: Job) -> Job:
-    return replace(job, again=True)
-
-
-def _shown(job: Job) -> Progress:
-    """Return a callback that keeps a line of standard error up to date."""
-
-    def show(done: int, frames: int | None) -> None:
-        share = f"{done / frames:4.0%}" if frames else f"{done} frames"
-        print(f"{_CLEAR}{printable(job.source)} {share}", end="", file=sys.stderr, flush=True)
-
-    return show
+# Raw pipes --------------------------------------------------------------------------------------------------
 
 
 def restore_raw(
@@ -582,7 +568,7 @@ def restore_raw(
     overwrite: bool,
     quiet: bool,
 ) -> None:
-    """Restore raw samples: `formats` and `places` are those of input and output."""
+    """Restore raw samples as they arrive; `formats` and `places` are those of input and output."""
     read_as, write_as = formats
     if not gaps:
         refuse_shallow(levels, write_as.subtype, "another --output-encoding")
@@ -592,7 +578,7 @@ def restore_raw(
         how = f"by {in_words(stream.method, stream.model)}"
         print(f"restoring {how}, at most {milliseconds:.0f} ms behind the input", file=sys.stderr)
     refuse_same(*places)
-    with _opened(places[0]) as source:
+    with nullcontext(standard_input()) if places[0] == "-" else open_file(places[0]) as source:
         pieces = restored_bytes(stream, source, read_as, write_as)
         if places[1] != "-":
             with atomic_write(places[1], overwrite) as file:
@@ -602,16 +588,3 @@ def restore_raw(
             for piece in pieces:
                 output.write(piece)
                 output.flush()
-
-
-@contextmanager
-def _opened(place: str) -> Iterator[BinaryIO]:
-    if place == "-":
-        yield standard_input()
-        return
-    try:
-        stream = open(place, "rb")  # noqa: SIM115 (closed below)
-    except (OSError, ValueError) as error:
-        raise AudioError(f"{place} cannot be opened: {system_reason(error)}; check its name") from error
-    with stream:
-        yield stream

@@ -1,4 +1,4 @@
-"""The command ``pdrn``. Each command imports what it needs when it runs, so that help comes at once."""
+"""The command ``pdrn``. Each command imports what it needs when it runs, so that help is quick."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from pdrn.cli import restore, serve, study, tools
-from pdrn.errors import PdrnError, printable
-from pdrn.workers import end_in_order, ending_code
+from pdrn.cli.options import Command
+from pdrn.errors import PdrnError, UsageError, printable
+from pdrn.workers import exit_on_signals, signal_exit_code
 
 app = typer.Typer(
     help="Restore quantized sound inside its cells.",
@@ -39,44 +40,51 @@ def _options(
     """Restore quantized sound inside its cells."""
 
 
-app.command(epilog=restore.EXAMPLES)(restore.restore)
-app.command(epilog=tools.QUANTIZE_EXAMPLES)(tools.quantize)
-app.command(epilog=tools.INSPECT_EXAMPLES)(tools.inspect)
-app.command(epilog=tools.COMPARE_EXAMPLES)(tools.compare)
+for command, examples in (
+    (restore.restore, restore.EXAMPLES),
+    (tools.quantize, tools.QUANTIZE_EXAMPLES),
+    (tools.inspect, tools.INSPECT_EXAMPLES),
+    (tools.compare, tools.COMPARE_EXAMPLES),
+    (tools.demo, None),
+    (serve.serve, serve.EXAMPLES),
+    (study.evaluate, study.EVALUATE_EXAMPLES),
+    (study.train, study.TRAIN_EXAMPLES),
+    (study.search, study.SEARCH_EXAMPLES),
+    (study.reproduce, study.REPRODUCE_EXAMPLES),
+    (study.study, study.STUDY_EXAMPLES),
+    (study.report, study.REPORT_EXAMPLES),
+    (tools.env, None),
+):
+    app.command(cls=Command, epilog=examples)(command)
 app.add_typer(
     tools.models,
     name="models",
     help="List, describe and verify the bundled models.",
     epilog=tools.MODELS_EXAMPLES,
 )
-app.command()(tools.demo)
-app.command(epilog=serve.EXAMPLES)(serve.serve)
-app.command(epilog=study.EVALUATE_EXAMPLES)(study.evaluate)
-app.command(epilog=study.TRAIN_EXAMPLES)(study.train)
-app.command(epilog=study.SEARCH_EXAMPLES)(study.search)
-app.command(epilog=study.REPRODUCE_EXAMPLES)(study.reproduce)
-app.command(epilog=study.STUDY_EXAMPLES)(study.study)
-app.command(epilog=study.REPORT_EXAMPLES)(study.report)
-app.command()(tools.env)
 
 
 def main() -> None:
-    """Run the command line: a `PdrnError` is one sentence on stderr and exit code 1."""
+    """Run the command line.
+
+    A `PdrnError` is one sentence on standard error and exit code 1, a `UsageError` exit code 2; anything else
+    is a bug and shows its traceback.
+    """
     for library in ("OMP", "OPENBLAS", "MKL"):  # more threads than free cores are slower than one
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     if sys.stderr is None:  # closed by 2>&-
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (until the end)
     if isinstance(sys.stdout, TextIOWrapper):  # escape what a terminal cannot show
         sys.stdout.reconfigure(errors="backslashreplace")
-    end_in_order()
+    exit_on_signals()
     try:
         app()
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except Exception as error:
-        if (code := ending_code()) is not None:
+        if (code := signal_exit_code()) is not None:
             raise SystemExit(code) from None
         if not isinstance(error, PdrnError):
             raise
         print(f"pdrn: {printable(error)}", file=sys.stderr)
-        raise SystemExit(1) from None
+        raise SystemExit(2 if isinstance(error, UsageError) else 1) from None

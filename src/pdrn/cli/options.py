@@ -1,24 +1,49 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the command class that prints them in sections."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
-from pdrn.errors import InputError, printable
+from pdrn.errors import InputError, MissingDependencyError, UsageError, printable
 
 if TYPE_CHECKING:
     from pdrn.audio.corpus import Corpus
     from pdrn.audio.levels import Description
 
 
+class Command(TyperCommand):
+    """A command whose help has a section per `rich_help_panel`, and whose summary is not cut."""
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """Return the summary, whatever its length."""
+        return super().get_short_help_str(limit=1000)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the sections in the order of their first option."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            if record := param.get_help_record(ctx):
+                kind = "Arguments" if param.param_type_name == "argument" else "Options"
+                sections.setdefault(getattr(param, "rich_help_panel", None) or kind, []).append(record)
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+LEVELS, MANY_FILES, RAW, WORKERS = "Levels", "Many files", "Raw samples", "Workers"
+"""Sections of help."""
+
 TEMPLATE = "{stem}_restored{ext}"
-"""How outputs are called, from inputs."""
+"""Default name of an output."""
 
 
 class Law(StrEnum):
@@ -29,14 +54,14 @@ class Law(StrEnum):
 
 
 class Converter(StrEnum):
-    """What a converter does with samples between two levels."""
+    """How a converter treats samples between two levels."""
 
     rounds = "rounds"
     truncates = "truncates"
 
 
 class Method(StrEnum):
-    """How sound is restored."""
+    """The method of restoration."""
 
     auto = "auto"
     network = "network"
@@ -45,7 +70,7 @@ class Method(StrEnum):
 
 
 class Encoding(StrEnum):
-    """How raw samples are stored."""
+    """The encoding of raw samples."""
 
     u8 = "u8"
     s8 = "s8"
@@ -60,14 +85,14 @@ class Encoding(StrEnum):
 
 
 class EngineName(StrEnum):
-    """What does the work."""
+    """Where the workers run."""
 
     local = "local"
     ray = "ray"
 
 
 class Subtype(StrEnum):
-    """How files store each sample."""
+    """The type of samples in a file."""
 
     PCM_S8 = "PCM_S8"
     PCM_U8 = "PCM_U8"
@@ -79,47 +104,29 @@ class Subtype(StrEnum):
 
 
 EngineOption = Annotated[
-    EngineName, typer.Option(help="Processes of this machine, or the workers of a Ray (pdrn[ray]).")
+    EngineName,
+    typer.Option(help="Processes of this machine, or tasks of a Ray (pdrn[ray]).", rich_help_panel=WORKERS),
 ]
 Address = Annotated[
     str | None,
     typer.Option(
-        help="The Ray cluster to join, or auto; one of this machine alone unless given.", metavar="HOST:PORT"
+        help="The Ray cluster to join, or auto; default: start one on this machine.",
+        metavar="HOST:PORT",
+        rich_help_panel=WORKERS,
     ),
 ]
-Bits = Annotated[
-    int | None,
-    typer.Option(min=1, max=24, help="Bit depth: levels are 2/2^N apart, at the offset that they show."),
-]
-Step = Annotated[float | None, typer.Option(help="Distance of two levels, instead of the bit depth.")]
-LawOption = Annotated[Law | None, typer.Option(help="The law of G.711, instead of the bit depth.")]
-ClipAt = Annotated[
-    float | None,
-    typer.Option(
-        help="Samples were cut off here, on both sides of zero (full scale is 1); nowhere unless given."
-    ),
-]
-ConverterOption = Annotated[
-    Converter,
-    typer.Option(help="Whether samples were rounded to the nearest level or truncated to the one below."),
-]
-SubtypeOption = Annotated[
-    Subtype | None, typer.Option(help="How to store samples; deeper than the input unless given.")
-]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there already.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per result.")]
-CorpusFolder = Annotated[
-    Path, typer.Option(help="Folder of sound; its folders train, dev, test are the split.")
-]
+CorpusFolder = Annotated[Path, typer.Option(help="Folder of sound, split by its folders train, dev, test.")]
 CorpusFolders = Annotated[
     list[Path],
     typer.Option(
-        help="Folder of sound; its folders train, dev, test are the split. Several are joined.",
+        help="Folder of sound, split by its folders train, dev, test. Several are joined.",
         metavar="DIR",
     ),
 ]
 RunsFolder = Annotated[Path, typer.Option(help="Folder of run folders.")]
-CorpusRate = Annotated[int, typer.Option(min=0, help="Resample the corpus to so many hertz; 0: not.")]
+CorpusRate = Annotated[int, typer.Option(min=0, help="Resample the corpus to this rate in Hz (0: keep).")]
 Metrics = Annotated[str, typer.Option(help="Perceptual metrics, comma-separated: pesq, stoi (slow).")]
 Files = Annotated[list[Path], typer.Argument(help="Sound files.", metavar="FILE")]
 
@@ -127,13 +134,20 @@ Files = Annotated[list[Path], typer.Argument(help="Sound files.", metavar="FILE"
 def described(
     bits: int | None, step: float | None, law: Law | None, clip_at: float | None, converter: Converter
 ) -> Description:
-    """Return what a user says about samples; contradictions are mistakes of usage."""
+    """Return the options that describe the quantizer."""
     from pdrn.audio.levels import Description
 
-    try:
+    with usage_errors():
         return Description(bits, step, law and str(law), clip_at, truncated=converter is Converter.truncates)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Turn errors of values that come from options into errors of usage."""
+    try:
+        yield
+    except InputError as error:
+        raise UsageError(str(error)) from error
 
 
 Number = TypeVar("Number", int, float)
@@ -144,7 +158,7 @@ def numbers(text: str, kind: type[Number], name: str) -> list[Number]:
     try:
         return [kind(part) for part in names(text)]
     except ValueError as error:
-        raise InputError(f"--{name} takes numbers with commas between, got {text!r}") from error
+        raise UsageError(f"--{name} takes numbers with commas between, got {text!r}") from error
 
 
 def names(text: str) -> list[str]:
@@ -153,13 +167,15 @@ def names(text: str) -> list[str]:
 
 
 def require(module: str, extra: str) -> None:
-    """Refuse to go on without a module that an extra of the package brings."""
+    """Check that a module of an optional extra is installed."""
     if find_spec(module) is None:
-        raise InputError(f"this needs {module}, which is not installed: pip install 'pdrn[{extra}]'")
+        raise MissingDependencyError(
+            f"this needs {module}, which is not installed: pip install 'pdrn[{extra}]'"
+        )
 
 
 def scanned(*folders: Path, sample_rate_hz: int = 0, quiet: bool = False) -> Corpus:
-    """Index a corpus in one folder or several, showing that this takes a moment."""
+    """Index a corpus in one folder or several, with a status line on standard error."""
     from rich.console import Console
     from rich.text import Text
 
@@ -171,7 +187,7 @@ def scanned(*folders: Path, sample_rate_hz: int = 0, quiet: bool = False) -> Cor
 
 
 def scanned_at(folder: Path, sample_rate_hz: int) -> Corpus:
-    """Index a corpus that is to have this rate, or its own (0); one that has it already is not resampled."""
+    """Index a corpus at a sample rate (0: its own); files that all have this rate are not resampled."""
     corpus = scanned(folder, sample_rate_hz=sample_rate_hz)
     if all(entry.sample_rate_hz == sample_rate_hz for entry in corpus.entries):
         return replace(corpus, sample_rate_hz=None)

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from pdrn.errors import InputError
 from pdrn.training.loop import Callback
 from pdrn.training.runs import Entry, Run
-from pdrn.workers import deaf
+from pdrn.workers import interrupts_blocked
 
 SECONDS_BETWEEN_LOOKS = 1.0
 """How often the logs of other processes are read."""
@@ -118,7 +118,7 @@ def following(runs: Mapping[str, Run]) -> Iterator[Console]:
         yield Console(stderr=True, highlight=False)
         return
     with ExitStack() as stack:
-        with deaf():  # it starts a thread
+        with interrupts_blocked():  # it starts a thread
             progress = stack.enter_context(_progress())
         followers = [_Follower(run, Display(progress, name=name)) for name, run in runs.items()]
         is_over = Event()
@@ -129,7 +129,7 @@ def following(runs: Mapping[str, Run]) -> Iterator[Console]:
                     follower.look()
 
         thread = Thread(target=follow, daemon=True)
-        with deaf():
+        with interrupts_blocked():
             thread.start()
         try:
             yield progress.console

@@ -7,22 +7,24 @@ from typing import Annotated
 import typer
 
 from pdrn.cli.options import (
+    LEVELS,
+    MANY_FILES,
+    RAW,
     TEMPLATE,
+    WORKERS,
     Address,
-    Bits,
-    ClipAt,
     Converter,
-    ConverterOption,
     Encoding,
     EngineName,
     EngineOption,
-    LawOption,
+    Law,
     Method,
     Overwrite,
-    Step,
-    SubtypeOption,
+    Subtype,
     described,
+    usage_errors,
 )
+from pdrn.errors import UsageError
 
 EXAMPLES = """\b
 For example:
@@ -42,85 +44,132 @@ def restore(
     output: Annotated[
         str | None,
         typer.Option(
-            "-o", "--output", help="File or folder; - for standard output. Beside the input unless given."
+            "-o", "--output", help="File or folder; - for standard output; default: beside the input."
         ),
     ] = None,
-    bits: Bits = None,
-    step: Step = None,
-    law: LawOption = None,
-    clip_at: ClipAt = None,
-    converter: ConverterOption = Converter.rounds,
+    bits: Annotated[
+        int | None,
+        typer.Option(min=1, max=24, help="Bit depth: the step is 2/2^N; default: detected."),
+    ] = None,
     method: Annotated[
         Method,
         typer.Option(
-            help="A network, Chambolle-Pock (cp), their mean (both), or that where a network fits (auto)."
+            help="A network, Chambolle-Pock (cp), their mean (both); auto is both where a network fits, "
+            "else cp."
         ),
     ] = Method.auto,
     model: Annotated[
         str | None,
-        typer.Option(help="Which network: a name of `pdrn models list`, or a file.", metavar="NAME|PATH"),
+        typer.Option(
+            help="The network: a name of `pdrn models list`, or a file; default: by sample rate.",
+            metavar="NAME|PATH",
+        ),
     ] = None,
     iterations: Annotated[
         int | None,
         typer.Option(
             min=1,
             max=10000,
-            help="Iterations of Chambolle-Pock, instead of what is tuned; no network, unless --method both.",
+            help="Iterations of Chambolle-Pock; default: tuned. Implies --method cp, unless that is both.",
         ),
     ] = None,
     mix: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="From 0, the centres of the cells, to 1, all of it.")
+        float,
+        typer.Option(min=0.0, max=1.0, help="From 0, the centres of the cells, to 1, the restoration."),
     ] = 1.0,
-    subtype: SubtypeOption = None,
-    filename: Annotated[
-        str, typer.Option(help="Names of output files, from those of the inputs.")
-    ] = TEMPLATE,
-    recursive: Annotated[bool, typer.Option("--recursive", help="Look into folders in folders.")] = False,
+    subtype: Annotated[
+        Subtype | None, typer.Option(help="Type of output samples; default: deeper than the input.")
+    ] = None,
     overwrite: Overwrite = False,
-    skip_existing: Annotated[
-        bool, typer.Option("--skip-existing", help="Leave out inputs whose output is there already.")
-    ] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read what was written and prove every sample in its cell.")
+        bool, typer.Option("--verify", help="Read the output back and prove every sample in its cell.")
     ] = False,
-    gaps: Annotated[bool, typer.Option("--gaps", help="Fill in missing samples, NaN among floats.")] = False,
+    step: Annotated[
+        float | None,
+        typer.Option(help="Distance of two levels, instead of --bits.", rich_help_panel=LEVELS),
+    ] = None,
+    law: Annotated[
+        Law | None, typer.Option(help="Law of G.711, instead of --bits.", rich_help_panel=LEVELS)
+    ] = None,
+    clip_at: Annotated[
+        float | None,
+        typer.Option(
+            help="Samples are clipped at this magnitude (full scale is 1); default: they are not.",
+            rich_help_panel=LEVELS,
+        ),
+    ] = None,
+    converter: Annotated[
+        Converter,
+        typer.Option(
+            help="Samples were rounded to the nearest level, or truncated to the one below.",
+            rich_help_panel=LEVELS,
+        ),
+    ] = Converter.rounds,
+    gaps: Annotated[
+        bool,
+        typer.Option(
+            "--gaps", help="Fill in missing samples, NaN in files of floats.", rich_help_panel=LEVELS
+        ),
+    ] = False,
+    recursive: Annotated[
+        bool, typer.Option("--recursive", help="Search folders in folders.", rich_help_panel=MANY_FILES)
+    ] = False,
+    filename: Annotated[
+        str, typer.Option(help="Names of the outputs.", rich_help_panel=MANY_FILES)
+    ] = TEMPLATE,
+    skip_existing: Annotated[
+        bool,
+        typer.Option("--skip-existing", help="Skip inputs whose output exists.", rich_help_panel=MANY_FILES),
+    ] = False,
+    manifest: Annotated[
+        str | None,
+        typer.Option(
+            help="Record finished files in this file, and skip those that it proves to be done.",
+            metavar="FILE",
+            rich_help_panel=MANY_FILES,
+        ),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per file.", rich_help_panel=MANY_FILES)
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Print errors only.", rich_help_panel=MANY_FILES)
+    ] = False,
     jobs: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Files at once, each in a process of its own; 1 unless given, on a cluster one per CPU.",
+            help="Files at once, each in its own process; default: 1, on a cluster one per CPU.",
+            rich_help_panel=WORKERS,
         ),
     ] = None,
-    threads: Annotated[int, typer.Option(min=1, help="Threads per file.")] = 1,
-    manifest: Annotated[
-        str | None,
-        typer.Option(
-            help="Note what is done in this file; what it proves to be done is left out.", metavar="FILE"
-        ),
-    ] = None,
+    threads: Annotated[int, typer.Option(min=1, help="Threads per file.", rich_help_panel=WORKERS)] = 1,
     engine: EngineOption = EngineName.local,
     address: Address = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object per file.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
     raw: Annotated[
         bool,
-        typer.Option("--raw", help="INPUT and a second argument, OUTPUT, carry samples without a header."),
+        typer.Option(
+            "--raw",
+            help="INPUT and a second argument, OUTPUT, carry samples without a header.",
+            rich_help_panel=RAW,
+        ),
     ] = False,
-    rate: Annotated[int | None, typer.Option(min=1, help="Sample rate of raw samples in hertz.")] = None,
+    rate: Annotated[int | None, typer.Option(min=1, help="Sample rate in Hz.", rich_help_panel=RAW)] = None,
     channels: Annotated[
-        int | None, typer.Option(min=1, help="Interleaved channels of raw samples; one unless given.")
+        int | None, typer.Option(min=1, help="Interleaved channels; default: 1.", rich_help_panel=RAW)
     ] = None,
     encoding: Annotated[
-        Encoding | None, typer.Option(help="How raw input is stored; s16le unless given.")
+        Encoding | None, typer.Option(help="Encoding of the input; default: s16le.", rich_help_panel=RAW)
     ] = None,
     output_encoding: Annotated[
-        Encoding | None, typer.Option(help="How raw output is stored; f32le unless given, not in G.711.")
+        Encoding | None,
+        typer.Option(help="Encoding of the output, not G.711; default: f32le.", rich_help_panel=RAW),
     ] = None,
 ) -> None:
     """Restore quantized sound: every sample stays in its cell.
 
-    The levels are detected unless given by --bits, --step, --law or --clip-at. Exit code 1 says that some
-    file failed, the others are done; 2 that the command was wrong; 130 that it was interrupted.
+    The quantizer is detected, unless --bits, --step, --law or --clip-at describe it. Exit codes: 1 if a file
+    failed (the others are restored), 2 if the command was wrong, 130 if it was interrupted.
     """
     description = described(bits, step, law, clip_at, converter)
     for_files = {
@@ -144,65 +193,46 @@ def restore(
     for name, given in (for_files if raw else for_raw).items():
         if given:
             advice = "is for files; leave it or --raw out" if raw else "is for raw samples; add --raw"
-            raise typer.BadParameter(f"{name} {advice}")
+            raise UsageError(f"{name} {advice}")
     if address is not None and engine is not EngineName.ray:
-        raise typer.BadParameter("--address is of a Ray cluster; add --engine ray")
+        raise UsageError("--address is of a Ray cluster; add --engine ray")
     from pdrn.restoration.restorer import Restorer
 
-    try:
+    with usage_errors():
         restorer = Restorer(model, iterations, mix, threads, method.value)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
     if raw:
         from pdrn.audio.files import RawFormat
         from pdrn.cli.batch import restore_raw
 
         if rate is None:
-            raise typer.BadParameter("raw samples do not tell their rate; pass --rate")
+            raise UsageError("raw samples do not tell their rate; pass --rate")
         if output_encoding in (Encoding.mulaw, Encoding.alaw):
-            raise typer.BadParameter(
-                "G.711 is too coarse to stay in the cells; choose another --output-encoding"
-            )
+            raise UsageError("G.711 is too coarse to stay in the cells; choose another --output-encoding")
         if len(inputs) > 2:
-            raise typer.BadParameter("--raw takes INPUT and OUTPUT; restore one after the other")
+            raise UsageError("--raw takes INPUT and OUTPUT; restore one after the other")
         read_as = RawFormat(str(encoding or Encoding.s16le), channels or 1)
         write_as = RawFormat(str(output_encoding or Encoding.f32le), channels or 1)
-        try:
+        with usage_errors():
             levels = description.levels(read_as.subtype)
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from error
         places = inputs[0], inputs[1] if len(inputs) == 2 else "-"
         restore_raw(restorer, levels, rate, (read_as, write_as), places, gaps, overwrite, quiet)
         return
-    from pdrn.cli.batch import Engine, Mistake, Settings, plan, run_all
-    from pdrn.errors import printable
+    from pdrn.cli.batch import Engine, Settings, plan, restore_all
 
     if overwrite and skip_existing:
-        raise typer.BadParameter("--overwrite and --skip-existing contradict each other; leave one out")
-    try:
-        # Peaks that were cut off rise beyond full scale, which not every format can hold.
-        holds = str(subtype) if subtype else "FLOAT" if clip_at is not None else None
-        tasks = plan(inputs, output, filename, recursive, holds)
-    except Mistake as mistake:
-        raise typer.BadParameter(printable(mistake)) from mistake
-    if json and any(task.target == "-" for task in tasks):
-        raise typer.BadParameter("standard output carries the sound; leave --json out, or name a file")
-    if verify and any("-" in (task.source, task.target) for task in tasks):
-        raise typer.BadParameter("what goes through a pipe cannot be read again; leave --verify out")
-    if any("-" in (task.source, task.target) for task in tasks):
+        raise UsageError("--overwrite and --skip-existing contradict each other; leave one out")
+    # Restored peaks of clipped sound rise beyond full scale, which not every format can hold.
+    stored = str(subtype) if subtype else None
+    planned = plan(inputs, output, filename, recursive, stored or ("FLOAT" if clip_at is not None else None))
+    if json and any(job.target == "-" for job in planned):
+        raise UsageError("standard output carries the sound; leave --json out, or name a file")
+    if any("-" in (job.source, job.target) for job in planned):
+        if verify:
+            raise UsageError("what goes through a pipe cannot be read again; leave --verify out")
         for name, given in {"--manifest": manifest is not None, "--engine": engine is EngineName.ray}.items():
             if given:
-                raise typer.BadParameter(f"{name} is for files, and not for pipes; leave it out")
-    settings = Settings(
-        restorer,
-        description,
-        subtype and str(subtype),
-        overwrite,
-        skip_existing,
-        verify,
-        gaps,
-        proves=manifest is not None,
-    )
-    worker = Engine(jobs, engine is EngineName.ray, address)
-    if not run_all(tasks, settings, worker, manifest, json=json, quiet=quiet):
+                raise UsageError(f"{name} is for files, and not for pipes; leave it out")
+    settings = Settings(restorer, description, stored, overwrite, skip_existing, verify, gaps)
+    workers = Engine(jobs, engine is EngineName.ray, address)
+    if not restore_all(planned, settings, workers, manifest, json=json, quiet=quiet):
         raise typer.Exit(1)

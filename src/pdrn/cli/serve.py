@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pdrn.errors import InputError
+from pdrn.errors import MissingDependencyError
 
 EXAMPLES = """\b
 For example:
@@ -18,41 +18,41 @@ For example:
 
 def serve(
     host: Annotated[
-        str, typer.Option(help="Address to listen at; others than this machine's own let others in.")
+        str, typer.Option(help="Address to listen on; any but the default lets other machines in.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 stands for any that is free.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port (0: any free one).")] = 8000,
     model: Annotated[
-        list[Path] | None, typer.Option(help="A network, as pdrn train writes it, to offer too.")
+        list[Path] | None, typer.Option(help="A network file to offer beside the bundled models.")
     ] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="A name that this server is known by, beyond localhost.")
+        list[str] | None, typer.Option(help="A host name of this server, beside localhost.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Sounds restored at once, each in a process.")] = 2,
-    waiting: Annotated[int, typer.Option(min=0, help="Requests that may wait; others are refused.")] = 16,
-    most_megabytes: Annotated[int, typer.Option(min=1, help="How large an upload may be.")] = 64,
-    most_seconds: Annotated[float, typer.Option(min=1, help="How long a sound may be.")] = 300,
+    jobs: Annotated[int, typer.Option(min=1, help="Requests served at once, each by a process.")] = 2,
+    waiting: Annotated[int, typer.Option(min=0, help="Requests that may wait; more are refused.")] = 16,
+    max_megabytes: Annotated[int, typer.Option(min=1, help="Size limit of an upload.")] = 64,
+    max_seconds: Annotated[float, typer.Option(min=1, help="Length limit of a sound.")] = 300,
     time_limit: Annotated[
-        float, typer.Option(min=1, help="Seconds for a request, uploading and waiting included.")
+        float, typer.Option(min=1, help="Seconds for a request, upload and waiting included.")
     ] = 300,
 ) -> None:
-    """Serve a page where people hear and see it, to browsers on this machine.
+    """Serve a page to hear and see restorations in a browser.
 
-    Nothing leaves the machine, and nothing stays: uploads are in a private temporary folder until they are
-    answered. Wants the extra pdrn[serve]. Ctrl-C ends it.
+    Nothing leaves this machine and nothing is kept: uploads are in a private temporary folder until they are
+    answered. Needs the extra pdrn[serve]. Ctrl-C ends it.
     """
     try:
         import uvicorn
 
         from pdrn.web.app import application
     except ImportError as error:
-        raise InputError(f"the page needs {error.name}: pip install 'pdrn[serve]'") from error
+        raise MissingDependencyError(f"the page needs {error.name}: pip install 'pdrn[serve]'") from error
     from pdrn.web.app import Server, listening
     from pdrn.web.schemas import Limits, choices
     from pdrn.web.worker_pool import Workshop
 
     limits = Limits(
-        upload_bytes=most_megabytes << 20,
-        sound_seconds=most_seconds,
+        upload_bytes=max_megabytes << 20,
+        sound_seconds=max_seconds,
         work_seconds=time_limit,
         jobs=jobs,
         waiting=waiting,

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import ExitStack
-from dataclasses import asdict
+import time
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, closing, nullcontext, suppress
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pdrn.cli.options import (
+    WORKERS,
     Address,
     CorpusFolder,
     CorpusFolders,
@@ -29,7 +32,15 @@ from pdrn.cli.options import (
     scanned,
     scanned_at,
 )
-from pdrn.errors import InputError, printable
+from pdrn.errors import InputError, LockedError, PdrnError, UsageError, printable
+from pdrn.workers import ATTEMPTS, connect_ray, interrupts_blocked, run_jobs
+
+if TYPE_CHECKING:
+    from pdrn.audio.corpus import Corpus
+    from pdrn.reproduction.grid import Grid, Trained
+    from pdrn.training.config import Config
+
+Threads = Annotated[int, typer.Option(min=0, help="Threads (0: measure which number is fastest).")]
 
 EVALUATE_EXAMPLES = """\b
 For example:
@@ -78,7 +89,6 @@ def evaluate(
 
 
 def _note(sentence: str) -> None:
-
     print(f"pdrn: {printable(sentence)}", file=sys.stderr)
 
 
@@ -99,14 +109,14 @@ def train(
     ],
     corpus: CorpusFolders,
     out: RunsFolder = Path("runs"),
-    threads: Annotated[int, typer.Option(min=0, help="0: what is fastest just now.")] = 0,
+    threads: Threads = 0,
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Log for TensorBoard too, into the run's folder.")
+        bool, typer.Option("--tensorboard", help="Write a TensorBoard log into the run's folder.")
     ] = False,
 ) -> None:
-    """Train a network; interrupted, the same command goes on where it stopped.
+    """Train a network; after an interruption, the same command resumes.
 
-    Processes that torchrun starts share every batch, and train the network that one alone would.
+    Processes that torchrun starts share every batch, and train the same network as one alone.
     """
     from pdrn.training.config import load
     from pdrn.training.distributed import joined
@@ -138,25 +148,26 @@ For example:
 def search(
     config: Annotated[str, typer.Argument(help="TOML file, or a name, as for pdrn train.")],
     corpus: CorpusFolders,
-    trials: Annotated[int, typer.Option(min=1, help="How many there are in the end, done ones too.")] = 20,
+    trials: Annotated[int, typer.Option(min=1, help="Number of trials, finished ones included.")] = 20,
     tune: Annotated[
         list[str] | None,
         typer.Option(
-            help="What to tune, and between what; learning rate, lambda, and sigma of a start at "
-            "Chambolle-Pock unless given.",
+            help="A setting and its range; default: learning rate, lambda, and sigma if the start is "
+            "Chambolle-Pock.",
             metavar="PART.SETTING=LOW..HIGH[,log]",
         ),
     ] = None,
     out: RunsFolder = Path("runs"),
     storage: Annotated[
         str,
-        typer.Option(help="Optuna's database; a file among the runs unless given.", metavar="URL"),
+        typer.Option(help="Optuna's database; default: a file among the runs.", metavar="URL"),
     ] = "",
-    threads: Annotated[int, typer.Option(min=0, help="0: what is fastest just now.")] = 0,
+    threads: Threads = 0,
 ) -> None:
-    """Search settings with a small development error, and print the best configuration.
+    """Search for the settings with the least development error.
 
-    Every trial is a run that pdrn train and pdrn report find. Interrupted, the same command goes on.
+    Prints the best configuration. Every trial is a run that pdrn train and pdrn report find; after an
+    interruption, the same command resumes.
     """
     from pdrn.training.config import as_toml, load
 
@@ -192,18 +203,18 @@ def reproduce(
     what: Annotated[str, typer.Argument(help="table1, table2, figures or all.")],
     corpus: CorpusFolder,
     recipe: Annotated[str, typer.Option(help="paper or modern.")] = "paper",
-    epochs: Annotated[int, typer.Option(min=0, help="0: as many as the recipe says.")] = 0,
+    epochs: Annotated[int, typer.Option(min=0, help="Number of epochs (0: the recipe's).")] = 0,
     depths: Annotated[str, typer.Option(help="Comma-separated numbers of layers.")] = "1,2,5,10,15",
     lambdas: Annotated[
         str | None,
         typer.Option(
-            help="Comma-separated: regularisations to choose from; empty for none. "
-            "1e-8,1e-7,1e-6 at 5 bits unless given, and at others as cells are wider or narrower.",
+            help="Comma-separated regularisations to choose from; empty for none; default: 1e-8,1e-7,1e-6 "
+            "at 5 bits, scaled by the squared step at others.",
             show_default=False,
         ),
     ] = None,
     lambda_depth: Annotated[
-        int, typer.Option(min=0, help="Number of layers at which lambda is chosen; 0: 2, or the least.")
+        int, typer.Option(min=0, help="Depth at which lambda is chosen (0: 2, or the least).")
     ] = 0,
     bits: Annotated[int, typer.Option(min=1, max=24, help="Bit depth of the quantizer.")] = 5,
     frame_length: Annotated[int, typer.Option(min=1, help="Samples of a frame.")] = 1024,
@@ -211,30 +222,34 @@ def reproduce(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     metrics: Metrics = "",
     jobs: Annotated[
-        int, typer.Option(min=1, help="Networks trained at the same time, by this machine alone.")
+        int,
+        typer.Option(min=1, help="Networks trained at once, on this machine.", rich_help_panel=WORKERS),
     ] = 1,
     engine: EngineOption = EngineName.local,
     address: Address = None,
     cpus_per_network: Annotated[
         float | None,
         typer.Option(
-            help="CPUs that Ray sets aside for each network, and its threads: 1 unless given. "
-            "Below 1, several share a CPU.",
+            help="CPUs that Ray reserves for each network, and its threads; below 1, several share a CPU; "
+            "default: 1.",
+            rich_help_panel=WORKERS,
         ),
     ] = None,
     out: RunsFolder = Path("runs"),
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and its cost.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and its cost only.")] = False,
 ) -> None:
-    """Train the networks of the paper and make its tables and figures; done ones are not done again."""
+    """Train the paper's networks and make its tables and figures.
+
+    Finished runs are reused.
+    """
     if what not in ("table1", "table2", "figures", "all"):
-        raise InputError(f"there are table1, table2, figures and all to reproduce, not {what!r}")
+        raise UsageError(f"choose table1, table2, figures or all to reproduce, not {what!r}")
     _check_engine(engine, address, cpus_per_network, jobs)
     if dry_run and engine is EngineName.ray:
-        raise typer.BadParameter("the plan is one for this machine; leave --engine out, or --dry-run")
+        raise UsageError("the plan is one for this machine; leave --engine out, or --dry-run")
     perceptual = names(metrics)
     require("torch", "train")
     require("matplotlib", "report")
-    from pdrn.cli.grid import in_turn, show_plan, side_by_side, train_grid
     from pdrn.reproduction import report
     from pdrn.reproduction.grid import Grid, default_lambdas
     from pdrn.reproduction.tables import (
@@ -246,7 +261,7 @@ def reproduce(
     )
 
     if perceptual and what not in ("table2", "all"):
-        raise InputError(f"--metrics is for table2, which {what} is not a part of; leave it out")
+        raise UsageError(f"--metrics is for table2, which {what} is not a part of; leave it out")
     index = scanned_at(corpus, sample_rate)
     grid = Grid(
         recipe=recipe,
@@ -261,16 +276,11 @@ def reproduce(
     )
     grid.check(index, perceptual)
     if dry_run:
-        show_plan(grid, index, out, jobs)
+        _print_plan(grid, index, out, jobs)
         return
-    if engine is EngineName.ray:
-        from pdrn.cli.grid import train_on_ray
-        from pdrn.workers import connected
-
-        with connected(address, os.cpu_count() or 1) as ray:
-            failure = train_grid(grid, index, out, partial(train_on_ray, ray, cpus_per_network or 1.0))
-    else:
-        failure = train_grid(grid, index, out, partial(side_by_side, jobs=jobs) if jobs > 1 else in_turn)
+    is_ray = engine is EngineName.ray
+    with connect_ray(address, os.cpu_count() or 1) if is_ray else nullcontext() as ray:
+        failure = _train_grid(grid, index, out, jobs, ray, cpus_per_network or 1.0)
     experiment, table = grid.table(index, out)
     if failure and not table:
         raise InputError(failure)
@@ -295,13 +305,191 @@ def _check_engine(engine: EngineName, address: str | None, cpus_per_network: flo
     """Refuse options of the other engine."""
     if engine is EngineName.ray:
         if jobs > 1:
-            raise typer.BadParameter("a Ray trains as many networks as it has CPUs for; leave --jobs out")
+            raise UsageError("a Ray trains as many networks as it has CPUs for; leave --jobs out")
         if cpus_per_network is not None and not 0 < cpus_per_network < float("inf"):
-            raise typer.BadParameter("--cpus-per-network is a number above 0")
+            raise UsageError("--cpus-per-network is a number above 0")
         return
     for name, given in {"--address": address, "--cpus-per-network": cpus_per_network}.items():
         if given is not None:
-            raise typer.BadParameter(f"{name} is for a Ray; add --engine ray")
+            raise UsageError(f"{name} is for a Ray; add --engine ray")
+
+
+_SHARE_OF_PEAK = 0.75
+"""Speed of training as a share of matrix products alone, for the estimate of a plan."""
+
+
+def _title(config: Config) -> str:
+    """Return the name of a network of the grid."""
+    from pdrn.reproduction.tables import variant_of
+
+    variant = variant_of(config)
+    assert variant is not None
+    return f"{variant.kind} L={variant.depth} lambda={config.loss.regularisation:g}"
+
+
+def _print_plan(grid: Grid, corpus: Corpus, out: Path, jobs: int) -> None:
+    """Print the networks that would be trained, with FLOPs and time on this machine."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from pdrn.cli.progress import clock
+    from pdrn.reproduction.grid import multiplications
+    from pdrn.reproduction.tables import KINDS
+    from pdrn.training.loop import shorter_run
+    from pdrn.training.machine import fastest_threads, multiplications_per_second, usable_cores
+    from pdrn.training.runs import run_for
+
+    threads = fastest_threads(jobs)
+    at_once = min(jobs, max(1, usable_cores() // threads))
+    rate = at_once * multiplications_per_second(threads) * _SHARE_OF_PEAK
+    table = Table(title=f"{grid.recipe} recipe, {grid.bits} bits, {corpus.folder}")
+    for heading in ("network", "epochs", "done", "TFLOP", "time"):
+        table.add_column(heading, justify="right")
+    total = 0.0
+    chosen = grid.choose_lambdas(corpus, out)
+    parts = []
+    for config in [*grid.configs_before_lambda(), *grid.configs_after_lambda(chosen)]:
+        log = run_for(config, corpus.checksum, out).log()
+        if not log and (shorter := shorter_run(config, corpus.checksum, out, threads if jobs > 1 else 0)):
+            log = shorter.log()
+        parts.append((config, _title(config), log[-1]["epoch"] if log else 0))
+    # Which lambda will be chosen does not matter for the cost: any stands for it.
+    open_kinds = {kind: grid.lambdas[0] for kind in KINDS if grid.lambdas and kind not in chosen}
+    for config in grid.configs_after_lambda(open_kinds):
+        parts.append((config, _title(config).partition("lambda")[0] + "lambda as chosen", 0))
+    for config, name, done in parts:
+        left = multiplications(config, corpus) * (1 - done / config.budget.epochs)
+        total += left
+        duration = clock(jobs * left / rate)  # it has one part in `jobs` of the machine
+        table.add_row(name, str(config.budget.epochs), str(done), f"{2e-12 * left:.1f}", duration)
+    table.add_section()
+    table.add_row("all", "", "", f"{2e-12 * total:.1f}", clock(total / rate))
+    Console(markup=False, emoji=False).print(table)
+    gflops = 2e-9 * rate / _SHARE_OF_PEAK
+    print(f"{jobs} at a time, {threads} threads each: {gflops:.0f} GFLOPS in matrix products, ", end="")
+    print(f"of which training takes about {_SHARE_OF_PEAK:.0%}")
+    if grid.lambdas:
+        candidates = ", ".join(map(str, grid.lambdas))
+        print(f"lambda of {candidates} is chosen at L={grid.depth_for_lambda}, ", end="")
+        print("for each kind of network, by the development error")
+
+
+def _train_grid(grid: Grid, corpus: Corpus, out: Path, jobs: int, ray: Any, cpus: float) -> str:
+    """Train all networks of a grid that are missing; return a sentence on those that failed, if any."""
+    from rich.console import Console
+
+    failed = _train_all(grid.configs_before_lambda(), corpus, out, jobs, ray, cpus)
+    chosen = grid.choose_lambdas(corpus, out, partial=True)
+    for warning in grid.lambda_warnings(chosen):
+        Console(stderr=True, highlight=False).print(warning, soft_wrap=True)
+    failed += _train_all(grid.configs_after_lambda(chosen), corpus, out, jobs, ray, cpus)
+    if not failed:
+        return ""
+    first, more = failed[0], f", and {len(failed) - 1} more as listed above" if failed[1:] else ""
+    return f"{_title(first.config)} was not trained: {first.error}{more}"
+
+
+def _train_all(
+    configs: Sequence[Config], corpus: Corpus, out: Path, jobs: int, ray: Any, cpus: float
+) -> list[Trained]:
+    """Train the networks that are missing, show the progress, and return the failures."""
+    from pdrn.cli.progress import following
+    from pdrn.training.runs import run_for
+
+    runs = {_title(config): (config, run_for(config, corpus.checksum, out)) for config in configs}
+    missing = {name: pair for name, pair in runs.items() if not pair[1].is_done}
+    by_others = ray is not None or jobs > 1
+    followed = {name: run for name, (_, run) in missing.items() if by_others}
+    results = train_networks([config for config, _ in missing.values()], corpus, out, jobs, ray, cpus)
+    failed = []
+    with following(followed) as console, closing(results):
+        for number, result in enumerate(results, 1):
+            heading = f"{number}/{len(missing)}  {_title(result.config)}"
+            for sentence in result.notes:
+                console.print(f"{heading}  {sentence}", markup=False, soft_wrap=True)
+            if result.run is None:
+                failed.append(result)
+                console.print(f"{heading}  {result.error}", markup=False, soft_wrap=True)
+            elif by_others:
+                error = min(entry["dev_mse"] for entry in result.run.complete_log())
+                console.print(f"{heading}  dev {1e4 * error:.3f}e-4")
+    return failed
+
+
+def train_networks(
+    configs: Sequence[Config], corpus: Corpus, out: Path, jobs: int = 1, ray: Any = None, cpus: float = 1.0
+) -> Generator[Trained, None, None]:
+    """Train networks and yield each as it is done; one that fails does not stop the others.
+
+    Parameters
+    ----------
+    configs, corpus, out
+        The networks, the corpus and the folder of the runs.
+    jobs : int
+        Number of processes; 1 trains in this one, with a progress bar for each network.
+    ray : module, optional
+        Train on the cluster that Ray is connected to instead.
+    cpus : float
+        CPUs that Ray reserves for each network, which computes with as many threads, at least one.
+    """
+    from pdrn.cli.progress import display
+    from pdrn.reproduction.grid import Trained, train_network
+    from pdrn.training.machine import fastest_threads
+    from pdrn.training.runs import code_version
+
+    if ray is None and jobs == 1:
+        for number, config in enumerate(configs, 1):
+            with display(f"{number}/{len(configs)}  {_title(config)}") as callback:
+                result = train_network(config, corpus, out, callback=callback)
+            yield result
+        return
+    if ray is None:
+        with interrupts_blocked():  # it may start threads
+            threads = fastest_threads(jobs)
+        results = run_jobs(partial(train_network, corpus=corpus, out=out, threads=threads), configs, jobs)
+        killed = "its process was killed; is memory short? try fewer jobs"
+    else:
+        shared, threads = replace(corpus, folder=corpus.folder.resolve()), max(1, int(cpus))
+        results = run_jobs(
+            partial(_train_on_cluster, corpus=shared, out=out.resolve(), threads=threads),
+            configs,
+            len(configs),
+            ray=ray,
+            cpus=cpus,
+            check=partial(_has_version, code_version()),
+            retry=lambda config, result: config if result is None else None,
+        )
+        killed = f"{ATTEMPTS} workers died of it; is memory short?"
+    with closing(results):
+        for config, outcome in results:
+            yield outcome or Trained(config, error=killed)
+
+
+_RELEASE_SECONDS = 60.0
+"""Workers of a lost machine may live a little longer, and hold the locks of their runs."""
+
+
+def _train_on_cluster(config: Config, corpus: Corpus, out: Path, threads: int) -> Trained:
+    """Train a network, when a lost worker has released the lock of its run."""
+    from pdrn.reproduction.grid import train_network
+    from pdrn.training.runs import run_for
+
+    deadline = time.monotonic() + _RELEASE_SECONDS
+    with suppress(PdrnError):  # training meets any other error again, and reports it
+        run = run_for(config, corpus.checksum, out)
+        while time.monotonic() < deadline:
+            try:
+                with run.locked():
+                    break
+            except LockedError:
+                time.sleep(0.1)
+    return train_network(config, corpus, out, threads)
+
+
+def _has_version(version: str) -> bool:
+    from pdrn.training.runs import code_version
+
+    return code_version() == version
 
 
 STUDY_EXAMPLES = """\b
@@ -314,30 +502,38 @@ For example:
 def study(
     what: Annotated[str, typer.Argument(help="neighbours, extrapolation or iterating.")],
     corpus: CorpusFolder,
-    epochs: Annotated[int, typer.Option(min=1, help="How long; of the first network for neighbours.")] = 12,
-    depths: Annotated[str, typer.Option(help="Numbers of layers, but for neighbours.")] = "2,5,10",
+    epochs: Annotated[
+        int, typer.Option(min=1, help="Number of epochs; for neighbours, of the first network.")
+    ] = 12,
+    depths: Annotated[
+        str, typer.Option(help="Comma-separated numbers of layers; not for neighbours.")
+    ] = "2,5,10",
     rates: Annotated[
         str,
-        typer.Option(help="Comma-separated learning rates: the best for each counts, from the first seed."),
+        typer.Option(
+            help="Comma-separated learning rates; the best of each network, at the first seed, counts."
+        ),
     ] = "1e-4,3e-4,1e-3",
-    seeds: Annotated[int, typer.Option(min=1, help="How many times, each from another seed.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 1,
     bits: Annotated[int, typer.Option(min=1, max=24, help="Bit depth of the quantizer.")] = 5,
     frame_length: Annotated[int, typer.Option(min=8, help="Samples of a frame.")] = 1024,
     sample_rate: CorpusRate = 0,
-    batches: Annotated[int, typer.Option(min=1, help="Batches of an epoch, but for neighbours.")] = 500,
-    threads: Annotated[int, typer.Option(min=0, help="0: what is fastest just now.")] = 0,
+    batches: Annotated[int, typer.Option(min=1, help="Batches per epoch; not for neighbours.")] = 500,
+    threads: Threads = 0,
     out: RunsFolder = Path("runs"),
 ) -> None:
-    """Compare networks on the same task: neighbours in equal time, others in equal steps."""
+    """Compare networks on the same task.
+
+    Neighbours train for the same time, others for the same number of steps.
+    """
     if what not in ("neighbours", "extrapolation", "iterating"):
-        raise InputError(f"there are neighbours, extrapolation and iterating to study, not {what!r}")
+        raise UsageError(f"choose neighbours, extrapolation or iterating to study, not {what!r}")
     require("torch", "train")
     require("matplotlib", "report")
     from pdrn.cli.progress import display
     from pdrn.reproduction import studies
     from pdrn.reproduction.evaluate import FRAME_LENGTH, whole_frames
     from pdrn.reproduction.report import comparison_section
-    from pdrn.training.config import Config
     from pdrn.training.loop import Diverged, train
     from pdrn.training.machine import fastest_threads
 
@@ -345,7 +541,7 @@ def study(
     layers, learning_rates = numbers(depths, int, "depths"), numbers(rates, float, "rates")
     least = 2 if what == "iterating" else 1
     if not learning_rates or not layers or min(layers) < least:
-        raise InputError(f"{what} takes learning rates, and numbers of layers from {least} on; name some")
+        raise UsageError(f"{what} takes learning rates, and numbers of layers from {least} on; name some")
     whole_frames(index, "test", FRAME_LENGTH)  # refuse a test set that could not be measured in the end
     resampled_hz = index.sample_rate_hz or 0
     candidates = studies.candidates(what, frame_length, bits, layers, batches, resampled_hz)
@@ -396,13 +592,13 @@ For example:
 
 def report(
     runs: Annotated[Path, typer.Argument(help="Folder of run folders.")],
-    out: Annotated[Path | None, typer.Option(help="Where to write; RUNS/report unless given.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the report; default: RUNS/report.")] = None,
     logs: Annotated[
         bool,
         typer.Option(
             "--logs",
-            help="Put records, logs and tables there too, without networks and sound: "
-            "what can be published, and reported on again.",
+            help="Copy records, logs and tables there too, without networks and sound, so that it can be "
+            "published, and reported on again.",
         ),
     ] = False,
 ) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pdrn.cli.options import Files, Json, Law, Overwrite
+from pdrn.cli.options import Command, Files, Json, Law, Overwrite, usage_errors
+from pdrn.errors import AudioError, MissingDependencyError, PdrnError, StorageError, UsageError, printable
 
 if TYPE_CHECKING:
+    from pdrn.audio.cells import Cells, FloatArray
     from pdrn.audio.quantizers import Quantizer
 
 
@@ -37,14 +40,12 @@ def quantize(
     kind: Annotated[
         Kind | None,
         typer.Option(
-            help="Zero is an edge (mid-rise, as in the paper, unless given), a level (mid-tread, as in PCM), "
-            "or a level that stands for all up to the next (truncation)."
+            help="Zero is an edge (mid-rise, as in the paper), a level (mid-tread, as in PCM), or a level "
+            "that stands for all up to the next (truncation); default: mid-rise."
         ),
     ] = None,
-    law: Annotated[Law | None, typer.Option(help="The law of G.711, instead of a bit depth.")] = None,
-    clip_at: Annotated[
-        float | None, typer.Option(help="Cut samples off here first, on both sides of zero.")
-    ] = None,
+    law: Annotated[Law | None, typer.Option(help="Law of G.711, instead of a bit depth.")] = None,
+    clip_at: Annotated[float | None, typer.Option(help="Clip samples at this magnitude first.")] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Quantize sound, to have something to restore.
@@ -52,18 +53,16 @@ def quantize(
     The output holds the levels exactly, in 16 bits or, where these are too few, in 24 or 32.
     """
     if (bits is None) == (law is None):
-        raise typer.BadParameter("say how coarse it shall be: pass either --bits or --law")
+        raise UsageError("the quantizer is missing: pass either --bits or --law")
     if law is not None and kind is not None:
-        raise typer.BadParameter("G.711 is of one kind; leave --kind or --law out")
+        raise UsageError("G.711 is of one kind; leave --kind or --law out")
     import numpy as np
 
     from pdrn.audio.files import opened, writer
     from pdrn.storage import refuse_same
 
-    try:
+    with usage_errors():
         quantizer = _quantizer(bits, kind or Kind.mid_rise, law, clip_at)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
     # A level half-way between two of as many bits takes one bit more.
     subtype = "PCM_16" if (bits or 0) < 16 else "PCM_24" if (bits or 0) < 24 else "PCM_32"
     refuse_same(source, target)
@@ -96,19 +95,17 @@ For example:
 
 
 def inspect(files: Files, json: Json = False) -> None:
-    """Say what files hold, and how their samples were quantized.
+    """Describe files, and how their samples were quantized.
 
-    The levels are told from the beginning of each file, the peak from all of it.
+    The levels are detected at the beginning of each file, the peak in all of it.
     """
     from json import dumps
-
-    from pdrn.errors import AudioError, printable
 
     failed = False
     for file in files:
         try:
             facts = _facts(file)
-        except AudioError as error:
+        except PdrnError as error:
             failed = True
             print(f"pdrn: {printable(error)}", file=sys.stderr)
             continue
@@ -172,20 +169,19 @@ For example:
 
 
 def compare(
-    reference: Annotated[Path, typer.Argument(help="The sound as it was.", metavar="REFERENCE")],
-    files: Annotated[list[Path], typer.Argument(help="What became of it.", metavar="FILE...")],
+    reference: Annotated[Path, typer.Argument(help="The original.", metavar="REFERENCE")],
+    files: Annotated[list[Path], typer.Argument(help="Versions of it.", metavar="FILE...")],
     json: Json = False,
 ) -> None:
     """Measure how far sounds are from a reference.
 
-    In decibels: signal-to-noise ratio, whole and by segments, scale-invariant distortion (the higher the
-    better), log-spectral distance (the lower). PESQ and STOI where pdrn[metrics] is installed.
+    In decibels: signal-to-noise ratio, whole and segmental, scale-invariant signal-to-distortion ratio
+    (higher is better), log-spectral distance (lower is better). PESQ and STOI need pdrn[metrics].
     """
     from json import dumps
 
     from pdrn.audio.files import read
     from pdrn.audio.metrics import is_finite
-    from pdrn.errors import AudioError
 
     wanted = read(reference)
     rows = []
@@ -223,8 +219,6 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from pdrn.errors import printable
-
     table = Table()
     names = [name for name in rows[0] if any(row[name] is not None for row in rows)]
     for name in names:
@@ -252,9 +246,9 @@ models = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 Name = Annotated[str, typer.Argument(help="A name of `pdrn models list`.", metavar="NAME")]
 
 
-@models.command("list")
+@models.command("list", cls=Command)
 def list_models(json: Json = False) -> None:
-    """Say what networks there are."""
+    """List the bundled models."""
     from dataclasses import asdict
     from json import dumps
 
@@ -269,7 +263,7 @@ def list_models(json: Json = False) -> None:
             print(dumps(asdict(row)), flush=True)
         return
     table = Table()
-    for heading in ("name", "sample rate", "weights", "file", "stream is late by"):
+    for heading in ("name", "sample rate", "weights", "file", "stream latency"):
         table.add_column(heading, justify="left" if heading == "name" else "right")
     for row in rows:
         latency = 1000 * row.stream_latency_samples / row.sample_rate_hz
@@ -283,21 +277,21 @@ def list_models(json: Json = False) -> None:
     Console().print(table)
 
 
-@models.command()
+@models.command(cls=Command)
 def show(name: Name) -> None:
-    """Print the card of a network: what it is for, how it was made, how good it is."""
+    """Print the card of a model: its purpose, its training and its quality."""
     from pdrn.restoration.registry import card
 
     print(card(name))
 
 
-@models.command()
+@models.command(cls=Command)
 def verify(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Names; all networks unless given.", metavar="NAME")
+        list[str] | None, typer.Argument(help="Names; default: all models.", metavar="NAME")
     ] = None,
 ) -> None:
-    """Prove that the files of networks are those that were shipped, by their checksums."""
+    """Verify the checksums of the bundled models."""
     from pdrn.restoration import registry
 
     failed = False
@@ -305,7 +299,7 @@ def verify(
         try:
             registry.verify(name)
             print(f"{name}: as shipped")
-        except ValueError as error:
+        except PdrnError as error:
             failed = True
             print(f"pdrn: {error}", file=sys.stderr)
     if failed:
@@ -318,17 +312,15 @@ def demo(
         typer.Option(
             "-o",
             "--output",
-            help="Folder for the sounds and the picture; those of another demo are replaced.",
+            help="Folder for the sounds and the picture; those of an earlier demo are replaced.",
         ),
     ] = Path("pdrn-demo"),
 ) -> None:
-    """Quantize the synthetic speech that comes along, restore it, show the gain."""
+    """Quantize and restore the bundled speech, and show the gain."""
     from rich.console import Console
     from rich.table import Table
 
-    from pdrn.cli.demo import restorations
-
-    rows = list(restorations(folder))
+    rows = list(_demonstrations(folder))
     has_pesq = any(row.restored_pesq is not None for row in rows)
     table = Table(title="32 s of synthetic speech, restored")
     pesq = ["PESQ"] if has_pesq else []
@@ -351,16 +343,185 @@ def demo(
     print("  pdrn restore --help")
 
 
+_DEMO_BITS = (4, 5, 6, 8)
+_PICTURED_BITS = 4
+_PICTURED = slice(193043, 193043 + 100)
+
+
+@dataclass(frozen=True)
+class _Demonstration:
+    """A bit depth and a method: quality before and after, and the distance outside the cells."""
+
+    bits: int
+    method: str
+    quantized_snr: float
+    restored_snr: float
+    quantized_pesq: float | None
+    restored_pesq: float | None
+    violation: float
+    times_real_time: float
+
+
+def _demonstrations(folder: Path) -> Iterator[_Demonstration]:
+    """Restore the speech at each bit depth by each method; leave all sounds and a picture in the folder."""
+    import time
+
+    from pdrn.audio.corpus import speech
+    from pdrn.audio.files import write
+    from pdrn.audio.metrics import snr
+    from pdrn.audio.quantizers import MidRise
+    from pdrn.restoration.registry import for_rate
+    from pdrn.restoration.restorer import Restorer
+    from pdrn.storage import atomic_write, make_folder
+
+    samples, sample_rate_hz = speech()
+    restorers = {"cp": Restorer(method="cp")}
+    if fitting := for_rate(sample_rate_hz):
+        restorers = {fitting[0]: Restorer.from_pretrained(fitting[0])} | restorers
+    make_folder(folder)
+    _refuse_foreign_files(folder, samples, restorers)
+    write(folder / "speech.wav", samples, sample_rate_hz, overwrite=True)
+    for bits in _DEMO_BITS:
+        quantizer = MidRise(bits, full_scale=True)
+        cells = quantizer.cells(quantizer.encode(samples))
+        name = f"speech_{bits}bits"
+        write(folder / f"{name}.wav", cells.centre, sample_rate_hz, cells, subtype="PCM_16", overwrite=True)
+        quantized_pesq = _pesq(samples, cells.centre, sample_rate_hz)
+        curves = {}
+        for method, restorer in restorers.items():
+            begin = time.perf_counter()
+            restored = restorer.restore_cells(cells, sample_rate_hz, quantizer.step)
+            seconds = time.perf_counter() - begin
+            write(folder / f"{name}_{method}.wav", restored, sample_rate_hz, cells, overwrite=True)
+            curves[method] = restored[_PICTURED]
+            yield _Demonstration(
+                bits=bits,
+                method=method,
+                quantized_snr=snr(samples, cells.centre),
+                restored_snr=snr(samples, restored),
+                quantized_pesq=quantized_pesq,
+                restored_pesq=_pesq(samples, restored, sample_rate_hz),
+                violation=cells.violation(restored),
+                times_real_time=len(samples) / sample_rate_hz / seconds,
+            )
+        if bits == _PICTURED_BITS:
+            title = f"{bits} bits: every cell holds the truth"
+            drawing = draw_cells(cells[_PICTURED], samples[_PICTURED], curves, sample_rate_hz, title)
+            with atomic_write(folder / "cells.svg", overwrite=True) as file:
+                file.write(drawing.encode())
+
+
+def _refuse_foreign_files(folder: Path, samples: FloatArray, methods: Iterable[str]) -> None:
+    """Refuse to replace files that are no demo's: a demo is known by its own speech.wav."""
+    import numpy as np
+
+    from pdrn.audio.files import read
+
+    endings = ("", *(f"_{method}" for method in methods))
+    sounds = [f"speech_{bits}bits{end}.wav" for bits in _DEMO_BITS for end in endings]
+    found = [folder / name for name in ("speech.wav", "cells.svg", *sounds) if (folder / name).exists()]
+    try:
+        is_demo = np.array_equal(read(folder / "speech.wav").samples, samples.astype(np.float32))
+    except PdrnError:
+        is_demo = False
+    if found and not is_demo:
+        raise StorageError(f"{found[0]} is not of the demonstration; choose another folder for that")
+
+
+def _pesq(samples: FloatArray, estimate: FloatArray, sample_rate_hz: int) -> float | None:
+    from pdrn.audio.metrics import pesq
+
+    try:
+        return pesq(samples, estimate, sample_rate_hz)
+    except MissingDependencyError:
+        return None
+
+
+_WIDTH, _HEIGHT = 900, 420
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 20, 50, 40
+_LEGEND = 108
+"""Width of each entry."""
+
+_CELL, _QUANTIZED, _ORIGINAL = "#e3e8ef", "#8a94a6", "#1d4ed8"
+_RESTORED = ("#c2410c", "#15803d")
+"""One colour per method."""
+
+
+def draw_cells(
+    cells: Cells, original: FloatArray, restored: Mapping[str, FloatArray], sample_rate_hz: int, title: str
+) -> str:
+    """Return an SVG image of a stretch of sound: its cells as boxes, the signals as curves.
+
+    `restored` has up to two signals, by the names of their methods.
+    """
+    count = len(original)
+    low, high = float(cells.lo.min()), float(cells.hi.max())
+    across = (_WIDTH - _LEFT - _RIGHT) / count
+    up = (_HEIGHT - _TOP - _BOTTOM) / (high - low)
+
+    def x(index: float) -> float:
+        return _LEFT + (index + 0.5) * across
+
+    def y(value: float) -> float:
+        return _HEIGHT - _BOTTOM - (value - low) * up
+
+    def curve(samples: FloatArray, colour: str) -> str:
+        points = " ".join(f"{x(index):.1f},{y(float(value)):.1f}" for index, value in enumerate(samples))
+        return f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
+
+    boxes = [
+        f'<rect x="{x(index) - across / 2:.1f}" y="{y(float(hi)):.1f}" width="{across:.1f}" '
+        f'height="{(float(hi) - float(lo)) * up:.1f}" fill="{_CELL}" stroke="white" stroke-width="0.5"/>'
+        for index, (lo, hi) in enumerate(zip(cells.lo, cells.hi, strict=True))
+    ]
+    marks = [
+        f'<rect x="{x(index) - across / 2:.1f}" y="{y(float(centre)) - 1:.1f}" width="{across:.1f}" '
+        f'height="2" fill="{_QUANTIZED}"/>'
+        for index, centre in enumerate(cells.centre)
+    ]
+    by_method = list(zip(restored, _RESTORED, strict=False))
+    names = [("cell", _CELL), ("quantized", _QUANTIZED), ("original", _ORIGINAL), *by_method]
+    first = _WIDTH - _RIGHT - _LEGEND * len(names)
+    legend = [
+        f'<rect x="{first + _LEGEND * place}" y="18" width="14" height="10" fill="{colour}"/>'
+        f'<text x="{first + 18 + _LEGEND * place}" y="28" font-size="12">{name}</text>'
+        for place, (name, colour) in enumerate(names)
+    ]
+    ticks = [
+        f'<text x="{x(milliseconds * sample_rate_hz / 1000):.1f}" y="{_HEIGHT - 15}" text-anchor="middle">'
+        f"{milliseconds} ms</text>"
+        for milliseconds in range(1000 * count // sample_rate_hz + 1)
+    ] + [
+        f'<text x="{_LEFT - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{value:g}</text>'
+        for value in (low, (low + high) / 2, high)
+    ]
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+            'font-family="sans-serif" font-size="13" fill="#334155">',
+            f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
+            f'<text x="{_LEFT}" y="28" font-size="16">{title}</text>',
+            *boxes,
+            *marks,
+            curve(original, _ORIGINAL),
+            *(curve(restored[method], colour) for method, colour in by_method),
+            *legend,
+            *ticks,
+            "</svg>\n",
+        ]
+    )
+
+
 PACKAGES = (
     *("numpy", "scipy", "soundfile", "soxr", "safetensors", "typer", "rich"),
     *("torch", "matplotlib", "pesq", "pystoi", "fastapi", "uvicorn", "websockets", "ray", "optuna"),
     *("onnx", "onnxscript", "onnxruntime"),
 )
-"""The core, and what extras bring for users."""
+"""The core, and the packages of the extras for users."""
 
 
 def env() -> None:
-    """Show versions and the machine, for reports of problems."""
+    """Print versions and the machine, for bug reports."""
     import os
     import platform
     from importlib import metadata

@@ -20,7 +20,7 @@ from pdrn.errors import InputError
 from pdrn.nets import CellArchitecture, PrimalDual
 from pdrn.nets.files import Unit, decode, describe, encode
 from pdrn.restoration.registry import file_of
-from pdrn.storage import file_sha256
+from pdrn.storage import file_sha256, open_file
 
 
 def as_toml(config: Any) -> str:
@@ -318,7 +318,7 @@ def load(path: str | os.PathLike[str]) -> Config:
             f"no configuration is called {os.fspath(path)!r}, and no file; there are {', '.join(names())}"
         )
     try:
-        with open(path, "rb") as stream:
+        with open_file(path) as stream:
             return from_table(tomllib.load(stream))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValueError) as error:
         raise InputError(f"{os.fspath(path)} is no configuration: {error}") from error

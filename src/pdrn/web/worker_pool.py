@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pdrn.web.schemas import Limits, Refusal, sentence, took_too_long
-from pdrn.workers import start
+from pdrn.workers import spawn
 
 Report = Callable[[float], None]
 """Told which share of the work is done; may raise to end it."""
@@ -111,7 +111,7 @@ class Worker:
     """A process and the way to talk to it."""
 
     def __init__(self) -> None:
-        self._connection, self._process = start(converse)
+        self._connection, self._process = spawn(converse)
         self._is_awake = False
         self.is_busy = False
 
