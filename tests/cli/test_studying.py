@@ -312,7 +312,7 @@ def test_a_named_configuration_trains_on_several_folders(folder, tmp_path, monke
     [
         (
             ["train", "speech-larg", "--corpus", "FOLDER"],
-            "no configuration is called 'speech-larg', and no file; there are adapt, minute, speech-large, ",
+            "'speech-larg'; there are adapt, minute, speech-large, ",
         ),
         (["train", "FOLDER", "--corpus", "FOLDER"], "Is a directory"),
         (["train", "WRONG", "--corpus", "FOLDER"], "has no 'architectur'"),

@@ -179,17 +179,17 @@ def search(
     from rich.console import Console
 
     from pdrn.cli.progress import display
-    from pdrn.training.search import Range, Search, usual_ranges
+    from pdrn.training.search import Range, Search, default_ranges
 
-    ranges = tuple(Range.read(text, settings) for text in tune or usual_ranges(settings))
-    wanted = Search(settings, index, out, ranges, storage, threads)
+    ranges = tuple(Range.read(text, settings) for text in tune or default_ranges(settings))
+    search = Search(settings, index, out, ranges, storage, threads)
     console = Console(stderr=True, highlight=False)
-    for tried in wanted.tries(trials, display):
-        became = tried.reason if tried.error is None else f"dev ratio {tried.error:.4f}"
-        console.print(f"{tried.number}/{trials}  {became}", markup=False, soft_wrap=True)
-    best = wanted.best()
-    print(f"# dev ratio {best.error:.4f}, by trial {best.number}: {best.run.best_path}")
-    print(as_toml(best.config), end="")
+    for trial in search.run_trials(trials, display):
+        result = trial.reason if trial.error is None else f"dev ratio {trial.error:.4f}"
+        console.print(f"{trial.number}/{trials}  {result}", markup=False, soft_wrap=True)
+    best = search.best()
+    print(f"# dev ratio {best.error:.4f}, by trial {best.number}: {search.run_for(best.values).best_path}")
+    print(as_toml(search.config_for(best.values)), end="")
 
 
 REPRODUCE_EXAMPLES = """\b

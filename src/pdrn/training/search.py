@@ -1,7 +1,7 @@
-"""Search: which settings make the development error smallest, by Optuna; every trial is an ordinary run.
+"""Hyperparameter search: settings with the smallest development error, by Optuna; every trial is a run.
 
-What a trial tries follows from the number of the trial and from what those before it found, and its run goes
-on exactly. So a search that was killed goes on, and finds what it would have found.
+The values of a trial follow from its number and from the results of those before, and its run resumes
+exactly. So a search that was killed resumes, and finds the same.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from optuna.trial import Trial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from pdrn.audio.corpus import Corpus
-from pdrn.errors import InputError
+from pdrn.errors import InputError, StorageError
 from pdrn.nets.files import encode
-from pdrn.storage import exclusive_lock
+from pdrn.storage import exclusive_lock, make_folder
 from pdrn.training.config import Config, from_complete_table, run_name
 from pdrn.training.loop import Callback, Diverged, train
 from pdrn.training.runs import Entry, Run, run_for
 
-USUAL = ("optimiser.learning_rate=1e-4..3e-3,log", "loss.regularisation=1e-10..1e-6,log")
-USUAL_FROM_CHAMBOLLE_POCK = "start.sigma=0.5..20,log"
-"""What is tuned where nothing is said."""
+DEFAULT_RANGES = ("optimiser.learning_rate=1e-4..3e-3,log", "loss.regularisation=1e-10..1e-6,log")
+DEFAULT_SIGMA_RANGE = "start.sigma=0.5..20,log"
 
 DIGITS = 4
-"""Of a setting that is tried: more would not change what it is worth, and could not be read."""
+"""Significant digits of a value that is tried: short to write, and precise enough."""
 
 GRACE = 0.25
-"""No trial is stopped in this share of its epochs, its first."""
+"""No trial is pruned in this share of its epochs."""
 
-Shown = Callable[[str], AbstractContextManager[Callback]]
+Display = Callable[[str], AbstractContextManager[Callback]]
+"""Shows the progress of a trial with a title."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Between what a setting is looked for."""
+    """The range in which a setting is searched."""
 
     name: str
     low: float
     high: float
     log: bool
     whole: bool
-    """Whether only whole numbers are meant."""
+    """Whether the setting is a whole number."""
 
     @staticmethod
     def read(text: str, config: Config) -> Range:
@@ -64,9 +64,7 @@ class Range:
             encode(config),
         )
         if type(value) not in (int, float):
-            raise InputError(
-                f"{name} is no setting that is a number; tune optimiser.learning_rate, for example"
-            )
+            raise InputError(f"{name} is no numeric setting; tune optimiser.learning_rate, for example")
         part, _, setting = name.partition(".")
         if part == "start":
             config.start.require_use_of(setting)
@@ -76,51 +74,36 @@ class Range:
         except ValueError:
             found = None
         if found is None or not -math.inf < found.low < found.high < math.inf or (comma and scale != "log"):
-            raise InputError(
-                f"{text!r} is no range; give {name}=LOW..HIGH in {number}, with ,log at the end or not"
-            )
+            raise InputError(f"{text!r} is no range; write {name}=LOW..HIGH in {number}, or LOW..HIGH,log")
         if found.log and found.low <= 0:
             raise InputError(f"{text!r} begins at {low}; a range with ,log begins above 0")
         for end in (found.low, found.high):
-            with_values(config, {name: end})  # which refuses what no configuration can have
+            with_values(config, {name: end})  # refuses values that no configuration has
         return found
 
-    def suggested(self, trial: Trial) -> float:
-        """Return what a trial is to try, which is the same however often it is asked."""
+    def suggest(self, trial: Trial) -> float:
+        """Return the value for a trial, always the same for the same trial."""
         if self.whole:
             return trial.suggest_int(self.name, int(self.low), int(self.high), log=self.log)
-        return self.value(trial.suggest_float(self.name, self.low, self.high, log=self.log))
+        return self.round(trial.suggest_float(self.name, self.low, self.high, log=self.log))
 
-    def value(self, drawn: float) -> float:
-        """Return what is tried where this was drawn: a number that is short to write."""
+    def round(self, value: float) -> float:
+        """Round a value to a few digits, within the range."""
         if self.whole:
-            return drawn
-        return min(max(float(f"{drawn:.{DIGITS}g}"), self.low), self.high)
+            return value
+        return min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
 
 
 @dataclass(frozen=True)
-class Tried:
-    """What became of a trial."""
+class TrialResult:
+    """The result of a trial: an error, or the reason why there is none."""
 
     number: int
     """Counted from 1."""
-    values: dict[str, float]
-    config: Config
-    run: Run
+    values: Mapping[str, float]
     error: float | None = None
-    """The smallest development error, in units of the quantized signal's."""
+    """The smallest development error relative to that of the quantized signal."""
     reason: str = ""
-    """Why it did not come to its end, if so."""
-
-
-@dataclass(frozen=True)
-class Impossible:
-    """A trial of values that no configuration has: of a range, only the ends are known to be good."""
-
-    number: int
-    values: dict[str, float]
-    reason: str
-    error: None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +115,7 @@ class Search:
     out: Path
     ranges: tuple[Range, ...]
     storage: str = ""
-    """A database, as SQLAlchemy names it; unless given, a file among the runs."""
+    """The URL of a database for SQLAlchemy; default: a file in ``out``."""
     threads: int = 0
 
     def __post_init__(self) -> None:
@@ -141,42 +124,40 @@ class Search:
 
     @property
     def name(self) -> str:
-        """What names the search: the same settings in the same ranges are the same search."""
+        """A hash of configuration, corpus and ranges."""
         ranges = json.dumps([vars(each) for each in sorted(self.ranges, key=lambda each: each.name)])
         described = run_name(self.config, self.corpus.checksum) + ranges
         return f"search-{hashlib.sha256(described.encode()).hexdigest()[:16]}"
 
-    def tries(self, count: int, shown: Shown) -> Generator[Tried | Impossible, None, None]:
-        """Try until there are so many trials, those of before too, and yield each when it is done.
+    def config_for(self, values: Mapping[str, float]) -> Config:
+        """Return the configuration of a trial."""
+        return with_values(self.config, values)
 
-        Parameters
-        ----------
-        count
-            How many trials there are in the end.
-        shown
-            Returns, for the title of a trial, who is told how its training goes.
-        """
-        busy = f"another process is at {self.name} in {self.out}; wait for it"
-        with exclusive_lock(self.out / f".{self.name}", busy):
+    def run_for(self, values: Mapping[str, float]) -> Run:
+        """Return the run of a trial."""
+        return run_for(self.config_for(values), self.corpus.checksum, self.out)
+
+    def run_trials(self, count: int, display: Display) -> Generator[TrialResult, None, None]:
+        """Run trials until there are ``count``, with those of before, and yield each result."""
+        with exclusive_lock(
+            self.out / f".{self.name}", f"another process runs {self.name} in {self.out}; wait for it"
+        ):
             study = self._study()
-            while (trial := self._next(study, count)) is not None:
-                yield self._tried(study, trial, count, shown)
+            while (trial := self._next_trial(study, count)) is not None:
+                yield self._run_trial(study, trial, count, display)
 
-    def best(self) -> Tried:
+    def best(self) -> TrialResult:
         """Return the trial with the smallest development error."""
         done = self._study().get_trials(states=(TrialState.COMPLETE,))
         if not done:
-            raise InputError("no trial came to its end; widen the ranges, or lower the learning rate")
+            raise InputError("no trial finished; widen the ranges, or lower the learning rate")
         best = min(done, key=lambda trial: float(trial.value or 0.0))
-        values = {each.name: each.value(best.params[each.name]) for each in self.ranges}
-        config = with_values(self.config, values)
-        return Tried(
-            best.number + 1, values, config, run_for(config, self.corpus.checksum, self.out), best.value
-        )
+        values = {each.name: each.round(best.params[each.name]) for each in self.ranges}
+        return TrialResult(best.number + 1, values, best.value)
 
     def _study(self) -> optuna.Study:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self.out.mkdir(parents=True, exist_ok=True)
+        make_folder(self.out)
         storage = self.storage or f"sqlite:///{self.out / self.name}.db"
         try:
             return optuna.create_study(
@@ -187,50 +168,51 @@ class Search:
             )
         except (SQLAlchemyError, optuna.exceptions.StorageInternalError, ImportError) as error:
             reason = str(error).strip().splitlines()[0]
-            raise InputError(f"the storage {storage} cannot be used: {reason}") from error
+            raise StorageError(
+                f"the storage {storage} cannot be used: {reason}; name another, or remove it"
+            ) from error
 
-    def _next(self, study: optuna.Study, count: int) -> Trial | None:
-        """Return the trial that a killed process left, or a new one, or None where there are enough."""
+    def _next_trial(self, study: optuna.Study, count: int) -> Trial | None:
+        """Return the trial that a killed process left, or a new one, or None if there are enough."""
         trials = study.get_trials(deepcopy=False)
         left = [trial for trial in trials if trial.state == TrialState.RUNNING]
         if not left and len(trials) >= count:
             return None
         number = left[0].number if left else len(trials)
-        # A sampler that went on from where it was would repeat itself after a kill.
+        # A new sampler for every trial: one that lived on would repeat its first values after a kill.
         study.sampler = optuna.samplers.TPESampler(seed=self.config.seed + number)
         return Trial(study, left[0]._trial_id) if left else study.ask()
 
-    def _tried(self, study: optuna.Study, trial: Trial, count: int, shown: Shown) -> Tried | Impossible:
-        values = {each.name: each.suggested(trial) for each in self.ranges}
+    def _run_trial(self, study: optuna.Study, trial: Trial, count: int, display: Display) -> TrialResult:
+        values = {each.name: each.suggest(trial) for each in self.ranges}
         number = trial.number + 1
-        said = "  ".join(f"{name}={value:g}" for name, value in values.items())
+        settings = "  ".join(f"{name}={value:g}" for name, value in values.items())
         try:
-            config = with_values(self.config, values)
-        except ValueError as error:
+            config = self.config_for(values)
+        except InputError as reason:  # only the ends of a range are known to be possible
             study.tell(trial, state=TrialState.FAIL)
-            return Impossible(number, values, str(error))
-        tried = number, values, config, run_for(config, self.corpus.checksum, self.out)
+            return TrialResult(number, values, reason=str(reason))
         try:
-            with shown(f"{number}/{count}  {said}") as callback:
-                callbacks = [callback, _Judge(trial)]
+            with display(f"{number}/{count}  {settings}") as callback:
+                callbacks = [callback, _Pruner(trial)]
                 run = train(config, self.corpus, self.out, threads=self.threads, callbacks=callbacks)
-        except _Hopeless as end:
+        except _Pruned as end:
             study.tell(trial, state=TrialState.PRUNED)
-            return Tried(*tried, reason=str(end))
+            return TrialResult(number, values, reason=str(end))
         except Diverged as end:
             study.tell(trial, state=TrialState.FAIL)
-            return Tried(*tried, reason=end.fact)
-        smallest = min(float(entry["dev_ratio"]) for entry in run.complete_log())
-        study.tell(trial, smallest)
-        return Tried(*tried, smallest)
+            return TrialResult(number, values, reason=end.fact)
+        error = min(float(entry["dev_ratio"]) for entry in run.complete_log())
+        study.tell(trial, error)
+        return TrialResult(number, values, error)
 
 
-class _Hopeless(Exception):
-    """A trial is not worth going on with."""
+class _Pruned(Exception):
+    """A trial is worse than most others."""
 
 
-class _Judge(Callback):
-    """Hands errors to Optuna, and ends what it finds hopeless."""
+class _Pruner(Callback):
+    """Reports errors to Optuna, and ends a trial that it prunes."""
 
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
@@ -243,12 +225,13 @@ class _Judge(Callback):
         if entry["epoch"] not in self.reported:
             self.trial.report(entry["dev_ratio"], entry["epoch"])
         if entry["epoch"] > self.grace and self.trial.should_prune():
-            raise _Hopeless(f"stopped after epoch {entry['epoch']}: most others were better by then")
+            raise _Pruned(f"stopped after epoch {entry['epoch']}: most others were better by then")
 
 
-def usual_ranges(config: Config) -> Sequence[str]:
-    """Return what is tuned of a configuration where nothing is said."""
-    return (*USUAL, USUAL_FROM_CHAMBOLLE_POCK) if config.start.kind == "chambolle pock" else USUAL
+def default_ranges(config: Config) -> Sequence[str]:
+    """Return the ranges that are searched by default."""
+    is_chambolle_pock = config.start.kind == "chambolle pock"
+    return (*DEFAULT_RANGES, DEFAULT_SIGMA_RANGE) if is_chambolle_pock else DEFAULT_RANGES
 
 
 def with_values(config: Config, values: Mapping[str, float]) -> Config:
