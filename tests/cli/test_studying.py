@@ -303,7 +303,7 @@ def test_a_named_configuration_trains_on_several_folders(folder, tmp_path, monke
     assert result.returncode == 0, result.stderr
     (run,) = runs_in(tmp_path / "runs")
     joined = Corpus.joined([Corpus.scan(folder), Corpus.scan(other)])
-    assert run.record()["corpus_sha256"] == joined.checksum
+    assert run.record().corpus_sha256 == joined.checksum
     assert np.isfinite(Restorer(str(run.best_path)).restore(np.zeros(999), 16000, bits=5)).all()
 
 

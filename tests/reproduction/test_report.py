@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from tests.reproduction.conftest import SMALL
 from tests.training.folders import reopen
 
 from pdrn.errors import InputError
+from pdrn.nets import DenseMap
 from pdrn.reproduction import figures
 from pdrn.reproduction.report import beside, export_logs, markdown, write_report
 from pdrn.reproduction.tables import best_results, save_table_2
@@ -41,7 +43,7 @@ def test_epochs_are_whole_numbers_and_logarithmic_where_lengths_differ(finished,
     assert np.array_equal(axes.get_xticks(), np.round(axes.get_xticks()))
     variant, result = next(iter(table.items()))
     log = [result.log[0] | {"epoch": epoch} for epoch in range(1, 7)]
-    longer = type(result)(result.run, result.record, result.config, log, variant)
+    longer = replace(result, log=log)
     assert figures.curves(table | {variant: longer}, "PDN", True).axes[0].get_xscale() == "log"
 
 
@@ -69,10 +71,13 @@ def test_a_figure_stands_beside_the_papers(here, paper, shown):
 
 def test_the_papers_figures_stand_beside_those_of_its_own_experiment(runs):
     for run in runs_in(runs):  # make it an experiment with frames of 1024
-        record = run.record()
-        record["config"]["data"]["length"] = 1024
-        record["config"]["architecture"]["map"] = {"kind": "DenseMap", "samples": 1024}
-        run.save_record(record)
+        record, config = run.record(), run.config()
+        config = replace(
+            config,
+            data=replace(config.data, length=1024),
+            architecture=replace(config.architecture, map=DenseMap(1024)),
+        )
+        run.save_record(replace(record, config=config))
     text = markdown(runs)
     assert re.search(r"\(2\.43, [+-]\d+ %\)", text)
     assert re.search(r"\(2\.24, [+-]\d+ %\)", text)

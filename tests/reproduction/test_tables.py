@@ -142,7 +142,7 @@ def test_the_printed_figures():
 def test_curves_that_decay_evenly_are_smooth_and_those_that_jump_are_not(tmp_path):
     def roughness(errors):
         log = [{"epoch": epoch + 1, "dev_mse": error} for epoch, error in enumerate(errors)]
-        return Result(Run(tmp_path), {}, SMALL.config("PDN", 1), log, None).roughness("dev")
+        return Result(Run(tmp_path), None, log, None).roughness("dev")
 
     even = 0.9 ** np.arange(20)
     assert roughness(even) == pytest.approx(0, abs=1e-12)

@@ -146,7 +146,7 @@ def test_only_the_first_process_speaks(pair):
 
 def test_a_run_goes_on_with_as_many_processes_as_it_began_with(pair, start, command, toml, corpus, tmp_path):
     run, _ = pair
-    assert run.record()["processes"] == 2
+    assert run.record().processes == 2
     record = run.record()
     reopen(run)
     with pytest.raises(ValueError, match="was begun by 2 processes, not 1, and is only exact with as many"):

@@ -6,14 +6,13 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from threading import Event, Thread
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pdrn.errors import InputError
 from pdrn.training.loop import Callback
-from pdrn.training.runs import Entry, Run
+from pdrn.training.runs import Entry, Record, Run
 from pdrn.workers import interrupts_blocked
 
 SECONDS_BETWEEN_LOOKS = 1.0
@@ -31,23 +30,23 @@ class Display(Callback):
         self.task = progress.add_task("", total=None, figures="", visible=False)
         self.begun = (0.0, 0)
 
-    def on_start(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
-        steps = record["steps_per_epoch"]
-        self.epochs, done = -(-record["total_steps"] // steps), (first_epoch - 1) * steps
+    def on_start(self, run: Run, record: Record, first_epoch: int) -> None:
+        steps = record.steps_per_epoch
+        self.epochs, done = -(-record.total_steps // steps), (first_epoch - 1) * steps
         self.begun = (time.monotonic(), done)
         going_on = f", going on after epoch {first_epoch - 1}" if first_epoch > 1 else ""
-        short = record["files_too_short"]
+        short = record.files_too_short
         self.progress.console.print(
-            f"{self.title or run.folder}: {record['parameters']:,} weights, "
-            f"{self.epochs} epochs of {steps} steps, threads: {record['threads']}"
-            + (f", processes: {record['processes']}" if record["processes"] > 1 else "")
+            f"{self.title or run.folder}: {record.parameters:,} weights, "
+            f"{self.epochs} epochs of {steps} steps, threads: {record.threads}"
+            + (f", processes: {record.processes}" if record.processes > 1 else "")
             + going_on
             + (f"; {short} files are too short and left out" if short else ""),
             soft_wrap=True,
             markup=False,
             emoji=False,
         )
-        self.progress.update(self.task, total=record["total_steps"], completed=done, visible=True)
+        self.progress.update(self.task, total=record.total_steps, completed=done, visible=True)
 
     def on_note(self, sentence: str) -> None:
         self.progress.console.print(sentence, soft_wrap=True, markup=False, emoji=False)
@@ -89,7 +88,7 @@ class Board(Callback):
             ) from error
         self.writer = SummaryWriter
 
-    def on_start(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
+    def on_start(self, run: Run, record: Record, first_epoch: int) -> None:
         self.board = self.writer(str(run.folder / "tensorboard"), purge_step=1)
         for entry in run.log():  # those of a shorter run were never on this board
             self.on_epoch(entry)
@@ -165,7 +164,7 @@ class _Follower:
                 self.display.on_step(entry["step"])
                 self.display.on_epoch(entry)
                 self.epoch = entry["epoch"]
-            if new[-1]["step"] == record["total_steps"]:
+            if new[-1]["step"] == record.total_steps:
                 self.display.end()
 
 

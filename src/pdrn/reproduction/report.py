@@ -181,7 +181,7 @@ def training_markdown(table: Table1) -> str:
             [
                 f"{variant.kind} L = {variant.depth}",
                 f"{result.config.loss.regularisation:g}",
-                f"{result.record['parameters']:,}",
+                f"{result.record.parameters:,}",
                 str(result.epochs),
                 str(last["best_epoch"]),
                 duration(last["training_seconds"]),
@@ -360,8 +360,8 @@ def _other_networks(results: Iterable[Result]) -> str:
     rows = [
         [
             _describe(result.config.architecture),
-            f"{result.record['parameters']:,}",
-            result.record["corpus"],
+            f"{result.record.parameters:,}",
+            result.record.corpus,
             " to ".join(f"{depth:g}" for depth in result.config.data.bits),
             duration(result.log[-1]["training_seconds"]),
             f"{1e4 * result.best['dev_mse']:.2f}",

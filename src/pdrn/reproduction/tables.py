@@ -20,9 +20,10 @@ from pdrn.audio.corpus import Corpus
 from pdrn.audio.quantizers import MidRise
 from pdrn.nets import PrimalDual
 from pdrn.reproduction.evaluate import FRAME_LENGTH, Method, evaluate, method_named, network_method
-from pdrn.training.config import RECIPES, Config, from_complete_table, from_table
+from pdrn.training.config import RECIPES, Config, from_table
 from pdrn.training.runs import (
     Entry,
+    Record,
     Run,
     Tensors,
     load_json,
@@ -141,8 +142,7 @@ class Result:
     """A run that is done, with its log."""
 
     run: Run
-    record: Mapping[str, Any]
-    config: Config
+    record: Record
     log: Sequence[Entry]
     variant: Variant | None
     """The network of Table 1 that it is; None for other networks."""
@@ -150,8 +150,13 @@ class Result:
     @property
     def experiment(self) -> Experiment:
         """The settings that it shares with the other networks of its table."""
-        corpus = (self.record[name] for name in ("corpus", "corpus_sha256", "sample_rate_hz"))
-        return Experiment.of(self.config, *corpus)
+        record = self.record
+        return Experiment.of(record.config, record.corpus, record.corpus_sha256, record.sample_rate_hz)
+
+    @property
+    def config(self) -> Config:
+        """The configuration of the run."""
+        return self.record.config
 
     @property
     def epochs(self) -> int:
@@ -192,9 +197,8 @@ def load_results(runs: Iterable[Run]) -> list[Result]:
     found = []
     for run in runs:
         record = run.record()
-        if record is not None and "finished" in record:
-            config = from_complete_table(record["config"])
-            found.append(Result(run, record, config, run.complete_log(), variant_of(config)))
+        if record is not None and record.finished:
+            found.append(Result(run, record, run.complete_log(), variant_of(record.config)))
     return found
 
 

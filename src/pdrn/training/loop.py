@@ -31,13 +31,13 @@ from pdrn.training.data import Array, DevelopmentData, Examples, TrainingData
 from pdrn.training.distributed import ALONE, Processes
 from pdrn.training.losses import RESOLUTIONS, spectral_distance
 from pdrn.training.machine import fastest_threads, repeatable
-from pdrn.training.runs import Entry, Run, Tensors, code_version, run_for, runs_in
+from pdrn.training.runs import Entry, Record, Run, Tensors, code_version, run_for, runs_in
 
 
 class Callback:
     """Base of callbacks: override the events of interest. An exception of a callback ends the training."""
 
-    def on_start(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
+    def on_start(self, run: Run, record: Record, first_epoch: int) -> None:
         """Handle the start of training, or its resumption, with an epoch counted from 1."""
 
     def on_note(self, sentence: str) -> None:
@@ -349,20 +349,20 @@ def begun_or_going_on(
     threads: int,
     processes: Processes,
     callbacks: Sequence[Callback],
-) -> dict[str, Any]:
+) -> Record:
     """Return the record of a run, which is made where there is none."""
     record = run.record()
     if record is None:
         return _begun(run, config, corpus, data, threads, processes)
-    if record["processes"] != processes.count:
+    if record.processes != processes.count:
         raise InputError(
-            f"{run.folder} was begun by {record['processes']} processes, not {processes.count}, and is only "
+            f"{run.folder} was begun by {record.processes} processes, not {processes.count}, and is only "
             "exact with as many; start that number, or remove the folder to begin again"
         )
-    if threads not in (0, record["threads"]):
-        _note(callbacks, f"threads: {record['threads']}, with which this run began, and not {threads}")
-    if record["code"] != (code := code_version()):
-        _note(callbacks, f"this run began with version {record['code']}, and resumes with {code}")
+    if threads not in (0, record.threads):
+        _note(callbacks, f"threads: {record.threads}, with which this run began, and not {threads}")
+    if record.code != (code := code_version()):
+        _note(callbacks, f"this run began with version {record.code}, and resumes with {code}")
     return record
 
 
@@ -379,14 +379,15 @@ def shorter_run(
         return None
     found: dict[int, Run] = {}
     for run in runs_in(out):
-        theirs, record, log = run.config(), run.record() or {}, run.log()
-        if record["corpus_sha256"] != corpus_sha256 or not run.has_state:
+        record, log = run.record(), run.log()
+        if record is None or record.corpus_sha256 != corpus_sha256 or not run.has_state:
             continue
+        theirs = record.config
         is_alike = replace(theirs, budget=budget) == config and not theirs.budget.patience
-        is_alike &= threads in (0, record["threads"]) and processes == record["processes"]
-        if not (is_alike and run.is_done and log):
+        is_alike &= threads in (0, record.threads) and processes == record.processes
+        if not (is_alike and record.finished and log):
             continue
-        steps, steps_per_epoch = log[-1]["step"], record["steps_per_epoch"]
+        steps, steps_per_epoch = log[-1]["step"], record.steps_per_epoch
         if steps < (budget.steps or budget.epochs * steps_per_epoch) and steps % steps_per_epoch == 0:
             found[steps] = run
     return found[max(found)] if found else None
@@ -394,29 +395,28 @@ def shorter_run(
 
 def _begun(
     run: Run, config: Config, corpus: Corpus, data: TrainingData, threads: int, processes: Processes
-) -> dict[str, Any]:
+) -> Record:
     """Note what the run is, after it took over what a shorter one did."""
     shorter = shorter_run(config, corpus.checksum, run.folder.parent, threads, processes.count)
-    theirs = (shorter.record() or {}) if shorter else {}
-    threads = threads or theirs.get("threads") or fastest_threads(processes.on_this_machine)
-    record = {
-        "name": run.name,
-        "config": encode(config),
-        "code": code_version(),
-        "corpus": corpus.folder.resolve().name,
-        "corpus_sha256": corpus.checksum,
-        "sample_rate_hz": corpus.signal_rate_hz,
-        "seed": config.seed,
-        "threads": threads,
-        "processes": processes.count,
-        "parameters": config.architecture.parameter_count,
-        "steps_per_epoch": data.steps_per_epoch,
-        "files_too_short": data.left_out,
-    }
+    theirs = shorter.record() if shorter else None
+    threads = threads or (theirs.threads if theirs else fastest_threads(processes.on_this_machine))
     with repeatable(threads):
-        record["total_steps"] = _total_steps(config, data)
-    if shorter:
-        record["resumed_from"] = shorter.name
+        total_steps = _total_steps(config, data)
+    record = Record(
+        name=run.name,
+        config=config,
+        code=code_version(),
+        corpus=corpus.folder.resolve().name,
+        corpus_sha256=corpus.checksum,
+        sample_rate_hz=corpus.signal_rate_hz,
+        threads=threads,
+        processes=processes.count,
+        parameters=config.architecture.parameter_count,
+        steps_per_epoch=data.steps_per_epoch,
+        total_steps=total_steps,
+        files_too_short=data.left_out,
+        resumed_from=theirs.name if theirs else None,
+    )
     run.create(record, shorter)
     return record
 
@@ -510,7 +510,7 @@ def train(
     if processes.shared(run.is_done):
         return run
     with ExitStack() as held:
-        record: dict[str, Any] | None = None
+        record: Record | None = None
         with processes.together():
             if processes.is_first:
                 with _clear_errors(run):
@@ -521,7 +521,7 @@ def train(
                 record = begun_or_going_on(run, config, corpus, data, threads, processes, callbacks)
         record = processes.shared(record)
         assert record is not None
-        with repeatable(record["threads"]):
+        with repeatable(record.threads):
             with processes.together():
                 training = _Training(run, config, record, data, dev, processes)
             training.take_from_first()
@@ -533,7 +533,7 @@ def train(
 class _Training:
     run: Run
     config: Config
-    record: dict[str, Any]
+    record: Record
     data: TrainingData
     dev: DevelopmentData
     processes: Processes = ALONE
@@ -542,7 +542,7 @@ class _Training:
     best: Best = field(default_factory=Best)
 
     def __post_init__(self) -> None:
-        self.learner = Learner(self.config, self.record["total_steps"], self.processes)
+        self.learner = Learner(self.config, self.record.total_steps, self.processes)
         self.best_network: Any = None
         if not self.processes.is_first:
             return
@@ -562,7 +562,7 @@ class _Training:
     def is_over(self) -> bool:
         patience = self.config.budget.patience
         tired = patience > 0 and self.epoch - self.best.epoch >= patience
-        return self.learner.step >= self.record["total_steps"] or tired
+        return self.learner.step >= self.record.total_steps or tired
 
     def go(self, callbacks: Sequence[Callback], seconds_between_states: float) -> None:
         for callback in callbacks:
@@ -584,7 +584,7 @@ class _Training:
 
     def _learn_epoch(self, callbacks: Sequence[Callback]) -> Entry:
         begin, rows = time.perf_counter(), 0
-        losses, errors, left = 0.0, 0.0, self.record["total_steps"] - self.learner.step
+        losses, errors, left = 0.0, 0.0, self.record.total_steps - self.learner.step
         for examples in islice(self.data.batches(self.epoch), left):
             loss, mse = self.learner.learn(examples)
             if not math.isfinite(loss):
@@ -604,7 +604,7 @@ class _Training:
             "train_loss": losses / rows + self.learner.regularisation(),
             "train_mse": errors / rows,
             "learning_rate": learning_rate(
-                self.config.optimiser, self.learner.step - 1, self.record["total_steps"]
+                self.config.optimiser, self.learner.step - 1, self.record.total_steps
             ),
             "samples_per_second": rows * self.config.data.length / spent,
             "training_seconds": self.seconds,
@@ -638,11 +638,11 @@ class _Training:
     def _provenance(self, epoch: int) -> Provenance:
         return Provenance(
             unit=self.config.data.unit,
-            sample_rate_hz=self.record["sample_rate_hz"],
-            data=self.record["corpus"],
-            corpus_sha256=self.record["corpus_sha256"],
+            sample_rate_hz=self.record.sample_rate_hz,
+            data=self.record.corpus,
+            corpus_sha256=self.record.corpus_sha256,
             seed=self.config.seed,
-            training={"config": self.record["config"], "epoch": epoch},
+            training={"config": encode(self.config), "epoch": epoch},
         )
 
     def _refuse_to_go_on(self) -> None:

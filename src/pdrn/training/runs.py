@@ -19,7 +19,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from itertools import takewhile
 from pathlib import Path
@@ -32,9 +32,9 @@ import pdrn
 from pdrn.errors import InputError, StorageError, printable, system_reason
 from pdrn.nets import Network
 from pdrn.nets import files as network_files
-from pdrn.nets.files import Provenance
+from pdrn.nets.files import Provenance, decode, encode
 from pdrn.storage import atomic_write, content_sha256, exclusive_lock, open_tensors, verify_checksum
-from pdrn.training.config import Config, from_complete_table, run_name
+from pdrn.training.config import Config, run_name
 
 Entry = dict[str, Any]
 """One line of a log: what was measured after an epoch."""
@@ -50,20 +50,39 @@ LOGGED = (
 )
 """The numbers that every line of a log has, besides its epoch."""
 
-RECORDED = (
-    "name",
-    "code",
-    "corpus",
-    "corpus_sha256",
-    "files_too_short",
-    "parameters",
-    "processes",
-    "sample_rate_hz",
-    "steps_per_epoch",
-    "threads",
-    "total_steps",
-)
-"""The fields that every record has, besides its configuration."""
+
+@dataclass(frozen=True)
+class Finished:
+    """The log of a run that is done."""
+
+    epochs: int
+    log_sha256: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """The contents of run.json."""
+
+    name: str
+    """The hash of configuration and corpus."""
+    config: Config
+    code: str
+    """The version of this package that began the run."""
+    corpus: str
+    """The name of its folder."""
+    corpus_sha256: str
+    sample_rate_hz: int
+    threads: int
+    processes: int
+    parameters: int
+    steps_per_epoch: int
+    total_steps: int
+    files_too_short: int
+    """Files that are shorter than a frame, and left out."""
+    resumed_from: str | None = None
+    """The shorter run whose checkpoint this one began with."""
+    finished: Finished | None = None
+
 
 Tensors = dict[str, np.ndarray[Any, Any]]
 
@@ -82,38 +101,42 @@ class Run:
     @property
     def name(self) -> str:
         """The hash that names the run, even if its folder was renamed."""
-        return str((self.record() or {}).get("name", self.folder.name))
+        record = self.record()
+        return record.name if record else self.folder.name
 
     @property
     def is_done(self) -> bool:
         """Whether training has ended."""
-        return "finished" in (self.record() or {})
+        record = self.record()
+        return record is not None and record.finished is not None
 
     @property
     def has_state(self) -> bool:
         """Whether there is a checkpoint."""
         return (self.folder / "state.safetensors").is_file()
 
-    def record(self) -> dict[str, Any] | None:
+    def record(self) -> Record | None:
         """Return the contents of run.json, or None if the run has not begun."""
         path = self.folder / "run.json"
         with readable(path, f"remove {self.folder} to train it again"):
             try:
-                record = load_json(path)
+                table = load_json(path)
             except (FileNotFoundError, NotADirectoryError):
                 return None
-            if missing := [name for name in RECORDED if name not in record]:
-                raise InputError(f"{missing[0]} is missing")
-            from_complete_table(record.get("config", {}))
-            if "finished" in record:
-                _log_end(record)
+            record: Record = decode(Record, table, "the record")
         return record
 
     def config(self) -> Config:
         """Return the configuration of a run that has begun."""
-        return from_complete_table((self.record() or {})["config"])
+        return self._existing_record().config
 
-    def create(self, record: dict[str, Any], resume_from: Run | None = None) -> None:
+    def _existing_record(self) -> Record:
+        record = self.record()
+        if record is None:
+            raise InputError(f"{self.folder} holds no run; train it first")
+        return record
+
+    def create(self, record: Record, resume_from: Run | None = None) -> None:
         """Create the folder, with the log and the checkpoint of another run to resume from.
 
         The record is written last: a process that is killed before starts afresh.
@@ -125,16 +148,16 @@ class Run:
                 shutil.copyfile(resume_from.folder / name, self.folder / name)
         self.save_record(record)
 
-    def save_record(self, record: dict[str, Any]) -> None:
+    def save_record(self, record: Record) -> None:
         """Write run.json."""
-        save_json(self.folder / "run.json", record)
+        save_json(self.folder / "run.json", encode(record))
 
     def finish(self, network: Network, provenance: Provenance) -> None:
         """Write the last network, and record that training has ended."""
         self.save_network("last", network, provenance)
         epochs = len(self.log())
-        finished = {"epochs": epochs, "log_sha256": self._log_sha256(epochs)}
-        self.save_record((self.record() or {}) | {"finished": finished})
+        finished = Finished(epochs, self._log_sha256(epochs))
+        self.save_record(replace(self._existing_record(), finished=finished))
 
     @property
     def log_path(self) -> Path:
@@ -152,14 +175,15 @@ class Run:
 
     def complete_log(self) -> list[Entry]:
         """Return the log of a run that is done, verified."""
-        entries = self.log()
-        epochs, sha256 = _log_end(self.record() or {})
-        if not _has_epochs(entries, epochs):
+        entries, finished = self.log(), self._existing_record().finished
+        if finished is None:
+            raise InputError(f"{self.folder} is not done; train it to its end")
+        if not _has_epochs(entries, finished.epochs):
             raise InputError(
-                f"the log of {self.folder} has {len(entries)} of {epochs} epochs; "
+                f"the log of {self.folder} has {len(entries)} of {finished.epochs} epochs; "
                 "remove that folder to train it again"
             )
-        if sha256 != self._log_sha256(epochs):
+        if finished.log_sha256 != self._log_sha256(finished.epochs):
             raise InputError(
                 f"some bits of the log of {self.folder} have changed; remove that folder to train it again"
             )
@@ -220,7 +244,7 @@ class Run:
         if {name: part.shape for name, part in tensors.items()} != shapes:
             raise InputError(f"{path} is of another network; {remedy}")
         # A run that resumed another still has the checkpoint of that one until it writes its own.
-        if facts["run"] not in (self.name, (self.record() or {}).get("resumed_from")):
+        if facts["run"] not in (self.name, self._existing_record().resumed_from):
             raise InputError(f"{path} is of the run {facts['run']}; {remedy}")
         if len(self.log()) >= facts["epoch"] and facts["log_sha256"] != self._log_sha256(facts["epoch"]):
             raise InputError(
@@ -271,14 +295,6 @@ def _has_epochs(entries: list[Entry], epochs: int) -> bool:
     return [entry["epoch"] for entry in entries] == list(range(1, epochs + 1))
 
 
-def _log_end(record: dict[str, Any]) -> tuple[int, str]:
-    """Return the number of epochs and the checksum that the log of a run that is done has."""
-    finished = record["finished"]
-    if not isinstance(finished, dict) or type(finished.get("epochs")) is not int:
-        raise InputError("finished does not hold the number of epochs")
-    return finished["epochs"], str(finished.get("log_sha256"))
-
-
 def runs_in(folder: str | os.PathLike[str]) -> list[Run]:
     """Return the runs in a folder, sorted by folder name."""
     return [Run(path.parent) for path in sorted(Path(folder).glob("*/run.json"))]
@@ -316,6 +332,7 @@ def load_json(path: Path) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise InputError("it is no table")
     verify_checksum(table, always=True)
+    del table["sha256"]
     return table
 
 

@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any
 
 import optuna
 from optuna.trial import Trial, TrialState
@@ -26,7 +25,7 @@ from pdrn.nets.files import encode
 from pdrn.storage import exclusive_lock, make_folder
 from pdrn.training.config import Config, from_complete_table, run_name
 from pdrn.training.loop import Callback, Diverged, train
-from pdrn.training.runs import Entry, Run, run_for
+from pdrn.training.runs import Entry, Record, Run, run_for
 
 DEFAULT_RANGES = ("optimiser.learning_rate=1e-4..3e-3,log", "loss.regularisation=1e-10..1e-6,log")
 DEFAULT_SIGMA_RANGE = "start.sigma=0.5..20,log"
@@ -218,8 +217,8 @@ class _Pruner(Callback):
         self.trial = trial
         self.reported = set(trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values)
 
-    def on_start(self, run: Run, record: dict[str, Any], first_epoch: int) -> None:
-        self.grace = GRACE * record["total_steps"] / record["steps_per_epoch"]
+    def on_start(self, run: Run, record: Record, first_epoch: int) -> None:
+        self.grace = GRACE * record.total_steps / record.steps_per_epoch
 
     def on_epoch(self, entry: Entry) -> None:
         if entry["epoch"] not in self.reported:
