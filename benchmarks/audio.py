@@ -20,6 +20,7 @@ import numpy as np
 from pdrn.audio.corpus import speech
 from pdrn.audio.files import blocks, writer
 from pdrn.audio.frames import cut
+from pdrn.audio.quantizers import MidTread
 
 HOURS = (0.25, 2.0)
 NAMES = {"WAV, 16 bit": ("wav", "PCM_16"), "FLAC, 16 bit": ("flac", "PCM_16"), "WAV, float": ("wav", "FLOAT")}
@@ -50,7 +51,7 @@ def measure(file: str, with_cells: bool) -> dict[str, float]:
         frames += len(pieces)
         energy += float(np.vdot(pieces[:, 0], pieces[:, 0]))
         if with_cells:
-            energy += float(block.cells().radius[0])
+            energy += float(MidTread(16).observe(block.samples).radius[0])
     seconds = time.perf_counter() - began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"frames": frames, "seconds": seconds, "bytes_only_seconds": bytes_only, "peak_mb": peak}

@@ -31,7 +31,7 @@ from pdrn.audio.metrics import pesq, snr, stoi
 from pdrn.audio.quantizers import MidRise
 from pdrn.reproduction.studies import confidence_interval
 from pdrn.restoration.methods import NETWORK_SHARE
-from pdrn.restoration.registry import shipped_or_own
+from pdrn.restoration.registry import read_model
 from pdrn.restoration.restorer import Restorer
 
 BITS = plain.BITS
@@ -56,7 +56,7 @@ _PERIODIC, _AS_GOOD = 0.5, 0.9
 
 def main(model: str, folder: str, count: int, hearing: bool, voices: bool) -> None:
     """Print the tables and one JSON line."""
-    rate = shipped_or_own(model).provenance.sample_rate_hz or RATE
+    rate = read_model(model).provenance.sample_rate_hz or RATE
     recordings = list(signals([folder], count, seconds=np.inf, rate=rate))
     headings = [*HEADINGS, *(("PESQ", "STOI") if hearing else ())]
     print(f"| {' | '.join(headings)} |\n|{'---|' * len(headings)}")

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from pdrn.audio.detection import QuantizerOptions
 from pdrn.audio.files import read, write
-from pdrn.audio.levels import Description
 from pdrn.audio.quantizers import MidRise
 from pdrn.cli.batch import Job, Outcome, Proof, Settings, open_manifest, restore_one
 from pdrn.restoration.restorer import Restorer
@@ -37,7 +37,7 @@ NOTES = 100_000
 HOURS = (1, 10, 100, 1000, 10_000)
 CORES = (1, 2, 10, 100, 1000)
 SECONDS_PER_FILE = 15.0
-SETTINGS = Settings(Restorer(), Description(bits=5))
+SETTINGS = Settings(Restorer(), QuantizerOptions(bits=5))
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ import numpy as np
 
 from pdrn.audio.corpus import speech
 from pdrn.audio.quantizers import MidRise
-from pdrn.restoration.methods import LearnedMethod
-from pdrn.restoration.registry import shipped
+from pdrn.restoration.methods import NetworkMethod
+from pdrn.restoration.registry import read_model
 from pdrn.restoration.restorer import Restorer
-from pdrn.restoration.streaming import Blockwise
+from pdrn.restoration.streaming import BlockRestorer
 
 MODEL = "speech-small"
 ROUNDS = 5
@@ -31,7 +31,8 @@ def main() -> None:
     quantized = quantizer.quantize(samples[: SECONDS * rate])
     cells = quantizer.cells(quantizer.encode(quantized))[None]
     starts = range(0, len(quantized), CHUNK)
-    restorer, method = Restorer.from_pretrained(MODEL), LearnedMethod(shipped(MODEL).network, quantizer.step)
+    restorer = Restorer.from_pretrained(MODEL)
+    method = NetworkMethod(read_model(MODEL).network, quantizer.step)
 
     def in_chunks() -> np.ndarray:
         stream = restorer.stream(rate, bits=5)
@@ -42,7 +43,7 @@ def main() -> None:
         return np.concatenate([stream.feed(quantized), stream.flush()])
 
     def each_by_itself() -> np.ndarray:
-        blocks = Blockwise(method, method.stream_block)
+        blocks = BlockRestorer(method, method.stream_block)
         pieces = [*(blocks.feed(cells[:, i : i + CHUNK]) for i in starts), blocks.flush()]
         return np.concatenate([piece.samples[0] for piece in pieces])
 

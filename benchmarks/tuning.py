@@ -21,8 +21,8 @@ from pdrn.audio.corpus import speech
 from pdrn.audio.files import read, resample
 from pdrn.audio.frames import split
 from pdrn.audio.quantizers import MidRise, MidTread
-from pdrn.restoration.methods import LOUDNESS, OverlappedChambollePock
-from pdrn.restoration.streaming import Blockwise
+from pdrn.restoration.methods import LOUDNESS, ChambollePockMethod
+from pdrn.restoration.streaming import BlockRestorer
 
 BITS = (2, 3, 4, 5, 6, 7, 8, 10, 12)
 PACES = 0.08 * 2.0 ** np.arange(9)
@@ -52,7 +52,7 @@ def measure(signal: FloatArray, quantizer: Any) -> tuple[FloatArray, FloatArray,
     """Return, hop by hop, the loudness, the squared error before, and after for each pace, in cells."""
     cells = quantizer.cells(quantizer.encode(signal))
     radius = quantizer.step / 2
-    method = OverlappedChambollePock()
+    method = ChambollePockMethod()
     frames = split(cells.centre, method.frame_length, method.hop)
     loudness = np.log2(np.maximum(np.sqrt((frames**2).mean(-1)), 1e-9) / radius)
 
@@ -61,8 +61,8 @@ def measure(signal: FloatArray, quantizer: Any) -> tuple[FloatArray, FloatArray,
 
     after = []
     for pace in PACES:
-        paced = OverlappedChambollePock(pace=lambda at, p=pace: np.full_like(at, p))
-        blocks = Blockwise(paced, paced.offline_block)
+        paced = ChambollePockMethod(pace=lambda at, p=pace: np.full_like(at, p))
+        blocks = BlockRestorer(paced, paced.offline_block)
         pieces = blocks.feed(cells[None]).samples[0], blocks.flush().samples[0]
         after.append(by_hop(np.concatenate(pieces)))
     middle = method.frame_length // method.hop // 2  # the frame whose middle the hop is

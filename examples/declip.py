@@ -25,8 +25,8 @@ def main(path: str = "declip.png", seconds: float = 2.0, clip_at: float = 0.2) -
     clean = samples[2 * sample_rate_hz :][: round(seconds * sample_rate_hz)]
     clean = clean / np.abs(clean).max()
     clipping = Clipping(clip_at)
-    clipped = clipping.quantize(clean)
-    cells = clipping.cells(clipped)
+    clipped = clipping.clip(clean)
+    cells = clipping.observe(clipped)
 
     place = np.arange(len(clean))
     known = np.abs(clipped) < clip_at

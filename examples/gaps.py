@@ -24,7 +24,7 @@ def main(path: str = "gaps.png", seconds: float = 2.0, gap_ms: int = 5) -> dict[
     clean = samples[2 * sample_rate_hz :][: round(seconds * sample_rate_hz)]
     place, every = np.arange(len(clean)), sample_rate_hz // 10
     missing = (place % every >= every // 2) & (place % every < every // 2 + gap_ms * sample_rate_hz // 1000)
-    cells = Gaps().cells(np.where(missing, np.nan, clean))
+    cells = Gaps().observe(np.where(missing, np.nan, clean))
 
     frame = GaborFrame(len(clean), window_length=1024, hop=256)
     sparse = reweighted(cells.lo, cells.hi, frame, faint=0.01, group=2, move=0.1)

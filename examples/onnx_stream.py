@@ -14,7 +14,7 @@ import onnxruntime
 
 from pdrn import Restorer
 from pdrn.audio.corpus import speech
-from pdrn.audio.levels import Description
+from pdrn.audio.detection import QuantizerOptions, choose_quantizer
 from pdrn.nets.files import export_block
 from pdrn.restoration import registry
 
@@ -24,7 +24,7 @@ STEP = 2 / 2**BITS
 
 def main(name: str = "speech-small") -> float:
     """Restore two seconds of speech both ways; return by how much they differ."""
-    model, sample_rate_hz = registry.shipped(name), registry.sample_rate_hz(name)
+    model, sample_rate_hz = registry.read_model(name), registry.sample_rate_of(name)
     method = model.method(sample_rate_hz, STEP, shifts=1)
     hop, after = method.hop, method.after
 
@@ -35,7 +35,7 @@ def main(name: str = "speech-small") -> float:
 
     samples = speech()[0][32000:64000]
     quantized = (np.floor(samples / STEP) + 0.5) * STEP
-    cells = Description(bits=BITS).levels().cells(quantized)
+    cells = choose_quantizer(None, QuantizerOptions(bits=BITS)).observe(quantized)
     ends = np.stack([cells.lo, cells.hi]).astype(np.float32) / np.float32(
         STEP
     )  # the network measures in cells

@@ -65,7 +65,6 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
         "py.typed",
         "**/*.safetensors",
         "**/*.md",
-        "**/SHA256SUMS",
         "**/*.flac",
         "**/*.toml",
         "**/static/*",

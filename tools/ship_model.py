@@ -1,4 +1,4 @@
-"""Put a trained network into the package, in 16 bits, with its card and its checksum.
+"""Bundle a trained model with the package, in 16 bits, with its model card.
 
 For example:
   python tools/ship_model.py runs/NAME/best.safetensors speech-large --card card.md --most-bytes 12000000 \
@@ -17,14 +17,13 @@ from pathlib import Path
 
 from pdrn.nets.files import load, save
 from pdrn.restoration import registry
-from pdrn.restoration.registry import model_of
-from pdrn.storage import file_sha256
+from pdrn.restoration.registry import read_model
 
 
 def ship(
     checkpoint: Path, name: str, card: str, data: Sequence[str], licence: str, most_bytes: int, folder: Path
 ) -> Path:
-    """Write NAME.safetensors, NAME.md and SHA256SUMS into a folder; refuse what cannot be shipped."""
+    """Write NAME.safetensors and NAME.md into a folder; refuse a model that cannot be bundled."""
     network, provenance = load(checkpoint)
     if provenance.sample_rate_hz is None:
         raise ValueError(f"{checkpoint} does not say what sample rate it is for; train it again")
@@ -36,15 +35,12 @@ def ship(
     with tempfile.TemporaryDirectory(dir=folder) as workshop:
         file = Path(workshop) / target.name
         save(file, network, provenance, half=True)
-        model_of(file)  # refuses one that does not restore sound of any length, in any depth
+        read_model(str(file))  # refuses one that does not restore sound of any length, in any depth
         size = file.stat().st_size
         if size > most_bytes:
             raise ValueError(f"{name} has {size} bytes, {most_bytes} are allowed; train a smaller network")
         os.replace(file, target)
     target.with_suffix(".md").write_text(card)
-    files = sorted(folder.glob("*" + registry.SUFFIX))
-    lines = (f"{file_sha256(each)}  {each.name}\n" for each in files)
-    (folder / registry.CHECKSUMS).write_text("".join(lines))
     return target
 
 

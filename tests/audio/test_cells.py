@@ -141,14 +141,14 @@ def test_opening_keeps_float32():
 
 
 @given(boxes(), points)
-def test_what_settles_is_between_the_ends_wherever_there_is_something_between(cells, samples):
-    settled = cells.settle(samples)
-    assert cells.contains(settled).all()
+def test_a_point_projected_inside_is_between_the_ends_wherever_there_is_something_between(cells, samples):
+    inside_points = cells.project_inside(samples)
+    assert cells.contains(inside_points).all()
     has_room = np.nextafter(cells.lo, cells.hi) < cells.hi
-    assert ((cells.lo < settled) & (settled < cells.hi))[has_room].all()
+    assert ((cells.lo < inside_points) & (inside_points < cells.hi))[has_room].all()
     inside = (cells.lo < samples) & (samples < cells.hi)
-    np.testing.assert_array_equal(settled[inside], samples[inside])
+    np.testing.assert_array_equal(inside_points[inside], samples[inside])
 
 
-def test_what_settles_beside_zero_is_no_tiny_number():
-    assert Cells([0.0], [0.25]).settle([-1.0]) == 0.25 * 2.0**-20
+def test_a_point_projected_inside_beside_zero_is_no_tiny_number():
+    assert Cells([0.0], [0.25]).project_inside([-1.0]) == 0.25 * 2.0**-20

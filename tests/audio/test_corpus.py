@@ -3,7 +3,7 @@ import pytest
 import soundfile
 
 from pdrn.audio import metrics
-from pdrn.audio.corpus import SPLITS, Corpus, fetch_festvox_ru, segments
+from pdrn.audio.corpus import SPLITS, Corpus, segments, speech
 from pdrn.audio.quantizers import MidRise
 from pdrn.errors import AudioError
 
@@ -224,29 +224,15 @@ def test_segments_longer_than_every_signal_are_refused():
         segments([np.ones(8)], 9, 1, np.random.default_rng(0))
 
 
-def command(folder, name, script):
-    file = folder / name
-    file.write_text(f"#!/bin/sh\n{script}\n")
-    file.chmod(0o755)
+def test_the_sample_is_half_a_minute_of_loud_16_bit_speech():
+    samples, sample_rate_hz = speech()
+    assert sample_rate_hz == 16000
+    assert 25 < len(samples) / sample_rate_hz < 35
+    assert 0.9 < np.abs(samples).max() < 1.0
+    assert 0.05 < np.sqrt(np.mean(samples**2)) < 0.3
+    np.testing.assert_array_equal(samples * 32768, np.rint(samples * 32768))
 
 
-def test_festvox_ru_is_fetched_by_package_name_once(tmp_path, monkeypatch):
-    commands = tmp_path / "bin"
-    commands.mkdir()
-    recordings = "usr/share/festival/voices/russian/msu_ru_nsh_clunits/wav"
-    command(commands, "apt-get", 'test "$*" = "download festvox-ru" && touch festvox-ru_1_all.deb')
-    command(commands, "dpkg-deb", f'test "$1" = -x && test -f "$2" && mkdir -p "$3/{recordings}"')
-    monkeypatch.setenv("PATH", str(commands), prepend=":")
-    assert fetch_festvox_ru(tmp_path / "corpus") == tmp_path / "corpus" / recordings
-    command(commands, "apt-get", "exit 1")
-    assert fetch_festvox_ru(tmp_path / "corpus").is_dir()
-
-
-def test_a_machine_without_the_package_says_what_to_do(tmp_path, monkeypatch):
-    command(tmp_path, "apt-get", "echo 'E: Unable to locate package festvox-ru' >&2; exit 100")
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    with pytest.raises(AudioError, match="festvox-ru"):
-        fetch_festvox_ru(tmp_path / "corpus")
-    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
-    with pytest.raises(AudioError, match="apt-get"):
-        fetch_festvox_ru(tmp_path / "corpus")
+def test_the_sample_quantizes_like_speech():
+    samples, _ = speech()
+    assert 8 < metrics.snr(samples, MidRise(bits=5).quantize(samples)) < 20

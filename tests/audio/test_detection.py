@@ -1,3 +1,5 @@
+"""The quantizer from samples alone, and the choice among named, stored and detected ones."""
+
 from dataclasses import replace
 
 import numpy as np
@@ -6,9 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdrn.audio.corpus import speech
-from pdrn.audio.detection import detect
-from pdrn.audio.quantizers import ALaw, MidRise, MidTread, MuLaw, Truncation
-from pdrn.errors import UndetectedError
+from pdrn.audio.detection import QuantizerOptions, choose_quantizer, detect
+from pdrn.audio.quantizers import (
+    ALaw,
+    Bounded,
+    Clipping,
+    Exact,
+    MidRise,
+    MidTread,
+    MuLaw,
+    Truncation,
+    Uniform,
+)
+from pdrn.errors import InputError, UndetectedError
 
 SPEECH = speech()[0]
 LOUD = SPEECH[:120000] / np.abs(SPEECH[:120000]).max()
@@ -32,9 +44,9 @@ def test_each_bit_depth_is_detected_exactly(kind, bits):
     assert found.confidence > 0.999
     codes = quantizer.encode(LOUD)
     inner = (codes > codes.min()) & (codes < codes.max())
-    for cells in (found.cells(observed), detect(observed, full_scale=True).cells(observed)):
-        assert cells.violation(LOUD) == 0.0
-        assert cells[inner] == quantizer.cells(codes)[inner]
+    cells = found.observe(observed)
+    assert cells.violation(LOUD) == 0.0
+    assert cells[inner] == quantizer.cells(codes)[inner]
     assert cells.radius.max() <= 0.75 * quantizer.step
 
 
@@ -63,8 +75,9 @@ def test_gain_and_offset_after_quantizing_are_found_and_the_truth_is_in_the_cell
     assert found.effective_bits == bits
     stored_step = 2**-15 if stored is as_16_bit else 1e-6
     assert found.quantizer.step == pytest.approx(gain * quantizer.step, abs=stored_step)
-    cells = found.cells(observed)
-    assert cells.violation(gain * LOUD + shift) == 0.0
+    cells = found.observe(observed)
+    in_range = quantizer.decode(quantizer.highest) + quantizer.step / 2 >= LOUD
+    assert cells[in_range].violation(gain * LOUD[in_range] + shift) <= found.slack
     assert np.median(cells.radius) == pytest.approx(gain * quantizer.step / 2, abs=2.5 * stored_step)
 
 
@@ -104,7 +117,7 @@ def test_g711_expanded_to_16_bit_is_recognised(kind, law, gain):
     observed = law.quantize(gain * LOUD)
     found = detect(observed)
     assert (found.kind, found.effective_bits) == (kind, 8)
-    assert found.cells(observed).violation(gain * LOUD) == 0.0
+    assert found.observe(observed).violation(gain * LOUD) == 0.0
 
 
 def as_24_bit(samples):
@@ -122,11 +135,11 @@ def test_g711_with_gain_and_offset_is_recognised(kind, law, gain, shift, stored,
     assert (found.kind, found.effective_bits) == (kind, 8)
     assert found.confidence > 0.999
     assert (found.gain, found.shift) == pytest.approx((gain, shift), abs=1e-5)
-    cells = found.cells(observed)
-    assert cells.violation(gain * truth + shift) == 0.0
+    cells = found.observe(observed)
+    assert cells.violation(gain * truth + shift) <= found.slack
     assert np.median(cells.radius) < 0.01
     with pytest.raises(ValueError, match=kind):
-        found.cells(observed + gain / 30000)
+        found.observe(observed + gain / 30000)
 
 
 @pytest.mark.parametrize("law", [MuLaw(), ALaw()])
@@ -146,7 +159,8 @@ def test_g711_whose_offset_is_not_clear_still_has_its_cells():
     places = [*range(-18, 26, 2), 33, 37, 41, 45]
     truth = np.repeat(places, 50) / 8192 + np.tile(np.linspace(-0.99, 0.99, 50), len(places)) / 8192
     observed = MuLaw().quantize(truth) + 0.0531
-    assert detect(observed).cells(observed).violation(truth + 0.0531) == 0.0
+    found = detect(observed)
+    assert found.observe(observed).violation(truth + 0.0531) <= found.slack
 
 
 def test_g711_that_was_rounded_again_is_refused():
@@ -222,24 +236,27 @@ def test_what_was_rounded_once_is_not_refused(bits, gain):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("gain", [1.0, 0.7])
 def test_what_the_start_of_a_recording_tells_serves_for_the_rest(kind, gain):
-    observed = gain * KINDS[kind](8).quantize(LOUD)
+    truth = 0.99 * LOUD
+    observed = gain * KINDS[kind](8).quantize(truth)
     start = observed[:4000]
     assert np.abs(start).max() < np.abs(observed).max() / 2
-    assert detect(start).cells(observed).violation(gain * LOUD) == 0.0
+    found = detect(start)
+    assert found.observe(observed).violation(gain * truth) <= found.slack
 
 
 def test_full_scale_that_is_guessed_does_not_halve_the_outermost_cell():
     truth = -np.abs(np.sin(0.01 * np.arange(5000))) * 16.4 / 128
     truth[::2] *= -0.9
     observed = 0.9 * MidTread(8).quantize(truth)
-    assert detect(observed, full_scale=True).cells(observed).violation(0.9 * truth) == 0.0
+    found = detect(observed)
+    assert found.observe(observed).violation(0.9 * truth) <= found.slack
 
 
 @pytest.mark.parametrize(("law", "radius"), [(MuLaw(), 1 / 8192), (ALaw(), 1 / 4096)])
 def test_g711_so_quiet_that_it_is_uniform_has_the_same_cells(law, radius):
     truth = LOUD * 0.003
     found = detect(law.quantize(truth))
-    cells = found.cells(law.quantize(truth))
+    cells = found.observe(law.quantize(truth))
     assert cells.violation(truth) == 0.0
     assert np.median(cells.radius) == radius
 
@@ -254,15 +271,7 @@ def test_truncated_samples_are_told_from_rounded_ones_by_their_user_only():
     observed = Truncation(6).quantize(LOUD)
     found = detect(observed)
     assert (found.kind, found.quantizer.step) == ("mid-tread", 1 / 32)
-    dropped = Truncation(6, found.quantizer.step)
-    assert dropped.cells(dropped.codes_of(observed)).violation(LOUD) == 0.0
-
-
-def test_outermost_levels_may_have_been_cut_off_unless_full_scale_is_known():
-    observed = 0.9 * MidRise(4).quantize(np.clip(3 * LOUD, -1, 1))
-    radius = detect(observed).cells(observed).radius
-    np.testing.assert_array_equal(np.isinf(radius), np.abs(observed) == np.abs(observed).max())
-    assert np.isfinite(detect(observed, full_scale=True).cells(observed).radius).all()
+    assert replace(found, truncating=True).observe(observed).violation(LOUD) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -317,24 +326,33 @@ def test_silence_and_too_little_evidence_are_refused_with_the_reason(samples, re
 def test_silence_that_was_put_into_a_mid_rise_signal_is_no_level(bits):
     quantizer = MidRise(bits, full_scale=True)
     heard = quantizer.quantize(LOUD)
-    found = detect(np.concatenate([np.zeros(8000), heard]), full_scale=True)
+    found = detect(np.concatenate([np.zeros(8000), heard]))
     assert (found.kind, found.quantizer.step) == ("mid-rise", quantizer.step)
-    cells = found.cells(np.concatenate([[0.0], heard]))
+    cells = found.observe(np.concatenate([[0.0], heard]))
     assert (cells.lo[0], cells.hi[0]) == (-quantizer.step / 2, quantizer.step / 2)
     assert cells[1:].violation(LOUD) == 0
-    assert (found.cells(heard).hi - found.cells(heard).lo <= quantizer.step).all()
+    assert (found.observe(heard).radius <= quantizer.step / 2).all()
 
 
 @pytest.mark.parametrize("law", [MuLaw(), ALaw()])
-def test_cells_of_a_detected_law_are_its_own(law):
+def test_cells_of_a_detected_law_are_those_of_its_tables(law):
     codes = law.encode(LOUD)
-    found = detect(law.levels(codes), full_scale=True)
-    named, cells = law.cells(codes), found.cells(law.levels(codes))
-    exact = replace(found, quantizer=replace(found.quantizer, any_encoder=False)).cells(law.levels(codes))
-    np.testing.assert_array_equal(exact.lo, np.maximum(named.lo, -1))
-    np.testing.assert_array_equal(exact.hi, np.minimum(named.hi, 1))
-    assert (cells.lo <= exact.lo).all()
-    assert (cells.hi >= exact.hi).all()
+    cells = detect(law.decode(codes)).observe(law.decode(codes))
+    np.testing.assert_array_equal(cells.lo, np.maximum(law.cells(codes).lo, -1))
+    np.testing.assert_array_equal(cells.hi, np.minimum(law.cells(codes).hi, 1))
+
+
+@pytest.mark.parametrize(
+    ("quantizer", "stored_bits"),
+    [(MidTread(6), 16), (MidRise(6), 16), (MidTread(6), 24), (MuLaw(), 24), (ALaw(), 24)],
+)
+@pytest.mark.parametrize(("gain", "shift"), [(0.5, 0.0), (0.7311, 0.0), (0.7311, 0.01)])
+def test_detected_cells_do_not_overlap_after_a_gain_or_an_offset(quantizer, stored_bits, gain, shift):
+    levels = np.unique(quantizer.quantize(np.linspace(-0.9, 0.9, 9999)))
+    observed = MidTread(stored_bits).quantize(gain * levels + shift)
+    cells = detect(observed).observe(observed)
+    assert (cells.hi[:-1] <= cells.lo[1:]).all()
+    assert cells.contains(observed).all()
 
 
 @pytest.mark.parametrize("gain", [0.7, 1.0, 1.3])
@@ -343,11 +361,11 @@ def test_cells_of_a_detected_law_are_its_own(law):
 def test_no_cell_is_wider_than_a_step_but_at_full_scale(gain, shift, kind):
     quantizer = kind(7)
     loud = quantizer.quantize(0.499 * LOUD)
-    found = detect(gain * loud + shift, full_scale=True)
-    cells = found.cells(gain * loud + shift)
+    found = detect(gain * loud + shift)
+    cells = found.observe(gain * loud + shift)
     np.testing.assert_allclose(cells.hi - cells.lo, gain * quantizer.step, rtol=1e-6)
     if (gain, shift, kind) == (1.0, 0.0, MidTread):
-        top = found.cells([1 - quantizer.step])
+        top = found.observe([1 - quantizer.step])
         assert (top.lo[0], top.hi[0]) == (1 - 1.5 * quantizer.step, 1.0)
 
 
@@ -355,7 +373,7 @@ def test_levels_of_a_truncating_converter_are_lower_ends_at_full_scale_too():
     quantizer = Truncation(6)
     truth = np.clip(LOUD / np.abs(LOUD).max(), -1, 1 - 1e-9)
     observed = quantizer.quantize(truth)
-    cells = detect(observed, full_scale=True).cells(observed, truncated=True)
+    cells = replace(detect(observed), truncating=True).observe(observed)
     assert cells.violation(truth) == 0
     np.testing.assert_array_equal(cells.lo, observed)
     np.testing.assert_array_equal(cells.hi, observed + quantizer.step)
@@ -367,15 +385,15 @@ def test_silence_that_was_put_into_a_law_signal_is_no_level(gain, stored):
     found = detect(np.concatenate([np.zeros(8000), heard]))
     assert found.kind == "A-law"
     assert found.gain == pytest.approx(gain, rel=1e-6)
-    cells = found.cells(np.concatenate([[0.0], heard]))
+    cells = found.observe(np.concatenate([[0.0], heard]))
     assert (cells.lo[0], cells.hi[0]) == pytest.approx((-gain / 4096, gain / 4096), abs=2**-16)
-    assert cells[1:].violation(gain * 0.3 * LOUD) == 0
+    assert cells[1:].violation(gain * 0.3 * LOUD) <= found.slack
 
 
 def test_zero_that_was_moved_onto_no_level_is_refused():
     heard = 0.37 * ALaw().quantize(0.3 * LOUD) + 0.01
     with pytest.raises(ValueError, match="A-law"):
-        detect(heard).cells([0.0])
+        detect(heard).observe([0.0])
 
 
 SQUARE = 0.25 * np.sign(np.sin(np.arange(16000) * 0.05) + 1e-9)
@@ -413,7 +431,240 @@ def test_only_levels_at_full_scale_have_wider_cells(loudest):
     quantizer = MidTread(8, full_scale=True)
     signal = np.concatenate([loudest * LOUD, LOUD])
     observed = quantizer.quantize(signal)
-    found = detect(observed[: len(LOUD)], full_scale=True)
-    cells, expected = found.cells(observed), quantizer.cells(quantizer.encode(signal))
+    found = detect(observed[: len(LOUD)])
+    cells, expected = found.observe(observed), quantizer.cells(quantizer.encode(signal))
     np.testing.assert_array_equal(cells.lo, expected.lo)
     np.testing.assert_array_equal(cells.hi, expected.hi)
+
+
+# --- The choice: named, stored or detected ---
+
+TRUTH = np.random.default_rng(0).uniform(-1, 1, (2, 500))
+SECOND = SPEECH[:16000]
+QUIET = np.random.default_rng(1).integers(-1, 2, (2, 999))
+
+
+def choose(samples, subtype=None, *, gaps=False, **named):
+    return choose_quantizer(samples, QuantizerOptions(**named), subtype, gaps=gaps)
+
+
+@given(st.integers(1, 24), st.sampled_from([MidRise, MidTread, Truncation]), st.integers(0, 99))
+def test_a_named_bit_depth_gives_cells_that_end_at_full_scale(bits, kind, seed):
+    truth = np.random.default_rng(seed).uniform(-1, 1, (1, 200))
+    coder = kind(bits, full_scale=True)
+    codes = coder.encode(truth)
+    observed = coder.decode(codes)
+    cells = choose(observed, bits=bits, truncated=kind is Truncation).observe(observed)
+    np.testing.assert_allclose(cells.lo, coder.cells(codes).lo, atol=1e-12)
+    np.testing.assert_allclose(cells.hi, coder.cells(codes).hi, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "law"), [("mulaw", MuLaw()), ("alaw", ALaw())])
+def test_a_named_law_gives_the_cells_of_its_tables(name, law):
+    cells = choose(None, law=name).observe(law.quantize(TRUTH))
+    expected = law.cells(law.encode(TRUTH))
+    np.testing.assert_array_equal(cells.lo, np.maximum(expected.lo, -1))
+    np.testing.assert_array_equal(cells.hi, np.minimum(expected.hi, 1))
+
+
+@pytest.mark.parametrize("named", [{"bits": 5}, {"step": 1 / 16}])
+def test_a_named_step_at_an_offset_is_found(named):
+    observed = MidRise(5, offset=0.01).quantize(TRUTH * 0.9)
+    assert choose(observed, **named).observe(observed).violation(TRUTH * 0.9) <= 1e-9
+
+
+def test_without_a_name_the_samples_tell():
+    observed = MidTread(6).quantize(TRUTH)
+    found = choose(observed)
+    assert found == detect(observed)
+    assert found.observe(observed).violation(TRUTH) == 0
+
+
+def test_a_stored_law_needs_no_detection_and_no_truncation():
+    for samples in (None, np.zeros((1, 1))):
+        assert str(choose(samples, "ULAW")) == "mu-law"
+        with pytest.raises(InputError, match=r"G\.711"):
+            choose(samples, "ULAW", truncated=True)
+
+
+def test_clipping_alone_leaves_samples_exact_or_as_they_are_stored():
+    clipped = np.clip(TRUTH, -0.5, 0.5)
+    stored = MidTread(16).quantize(clipped)
+    for samples, subtype in ((clipped, None), (stored, "PCM_16")):
+        cells = choose(samples, subtype, clip_at=0.5).observe(samples)
+        assert cells.violation(TRUTH) == 0
+        np.testing.assert_array_equal(np.isinf(cells.hi), TRUTH >= 0.5)
+
+
+@pytest.mark.parametrize("coder", [MidTread(8), MidRise(6), MuLaw()])
+@pytest.mark.parametrize("threshold", [0.5, 0.99, 1.0])
+def test_samples_that_were_cut_off_are_those_of_clipping(coder, threshold):
+    stored = coder.quantize(np.clip(2 * TRUTH, -threshold, threshold))
+    cells = choose(stored, "PCM_16", clip_at=threshold).observe(stored)
+    expected = Clipping(threshold, coder).observe(stored)
+    np.testing.assert_array_equal(np.isinf(cells.hi), np.isinf(expected.hi))
+    np.testing.assert_array_equal(np.isinf(cells.lo), np.isinf(expected.lo))
+    assert np.isinf(cells.hi[threshold <= 2 * TRUTH]).all()
+
+
+@pytest.mark.parametrize("clipped_first", [True, False])
+def test_levels_below_the_clip_are_detected(clipped_first):
+    coder = MidTread(6)
+    if clipped_first:
+        stored = coder.quantize(np.clip(TRUTH, -0.5, 0.5))
+    else:
+        stored = np.clip(coder.quantize(TRUTH), -0.5, 0.5)
+    quantizer = choose(stored, "PCM_16", clip_at=0.5)
+    assert (quantizer.threshold, quantizer.quantizer.step) == (0.5, coder.step)
+    cells = quantizer.observe(stored)
+    assert cells.violation(TRUTH) == 0
+    inside = np.abs(TRUTH) < 0.45
+    np.testing.assert_allclose((cells.hi - cells.lo)[inside], coder.step)
+
+
+@given(threshold=st.floats(0.05, 0.95), bits=st.integers(2, 12), kind=st.sampled_from([MidRise, MidTread]))
+def test_clipping_before_a_named_bit_depth_keeps_the_truth_in_its_cells(threshold, bits, kind):
+    stored = kind(bits).quantize(np.clip(TRUTH, -threshold, threshold))
+    assert choose(stored, bits=bits, clip_at=threshold).observe(stored).violation(TRUTH) == 0
+
+
+@pytest.mark.parametrize("subtype", ["ULAW", "ALAW", "PCM_U8", "PCM_16", "FLOAT"])
+@pytest.mark.parametrize("named", [{}, {"bits": 5}, {"clip_at": 0.9}, {"law": "mulaw", "clip_at": 0.9}])
+def test_a_stream_has_the_quantizer_of_a_file_that_is_stored_alike(subtype, named):
+    if named or subtype in ("ULAW", "ALAW"):
+        assert choose(None, subtype, **named) == choose(np.zeros((1, 0)), subtype, **named)
+    else:
+        with pytest.raises(InputError, match="bits"):
+            choose(None, subtype)
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [
+        np.zeros((2, 99)),
+        np.full((2, 99), 32),
+        QUIET,
+        np.rint(3.2 * TRUTH),
+        np.resize([0, 1], (1, 99)),
+        np.stack([QUIET[0], 0 * QUIET[0]]),
+    ],
+    ids=["silence", "constant", "last bit", "quiet", "toggling", "one channel"],
+)
+@pytest.mark.parametrize("truncated", [False, True])
+@pytest.mark.parametrize(("subtype", "bits"), [("PCM_U8", 8), ("PCM_16", 16)])
+def test_neighbouring_codes_have_the_cells_they_are_stored_in(codes, subtype, bits, truncated):
+    samples = codes * 2.0 ** (1 - bits)
+    stored = Bounded(Uniform(bits, truncating=truncated))
+    assert choose(samples, subtype, truncated=truncated) == stored
+    for unknown in (None, "FLOAT"):
+        with pytest.raises(UndetectedError):
+            choose(samples, unknown)
+
+
+@pytest.mark.parametrize(
+    ("codes", "reason"),
+    [
+        ([[0, 256, 512, 513]], r"0\.500"),
+        ([[-300, 300] * 99], r"\b2\b"),
+        ([[-1, 0, 1] * 99, [-256, 0, 256] * 99], "channel 0"),
+        ([[-1, 0, 1] * 999, [0, 256, 512] * 998 + [0, 256, 513]], "channel 1"),
+    ],
+    ids=["one off", "square", "coarser channel", "changed channel"],
+)
+def test_codes_of_which_few_are_neighbours_may_have_a_longer_step(codes, reason):
+    with pytest.raises(UndetectedError, match=reason):
+        choose(np.array(codes) / 32768, "PCM_16")
+
+
+def test_a_peak_that_was_rounded_beyond_full_scale_is_a_level_too():
+    peak = 0.9 * np.sin(np.arange(400) / 9)
+    peak[7] = 1.0
+    rounded = (np.floor(16 * peak) + 0.5) / 16
+    assert rounded.max() == 1.03125
+    cells = choose(rounded[None], bits=5).observe(rounded)
+    assert cells.violation(peak) == 0
+    assert cells.hi.max() == 1.0
+
+
+@pytest.mark.parametrize(
+    ("named", "samples", "reason"),
+    [
+        ({"bits": 5}, [0.03125, 0.04], r"0\.04"),
+        ({"bits": 5}, [0.03125, 0.0625], r"0\.0625"),
+        ({"bits": 5}, [1.09375], r"1\.09375"),
+        ({"step": 0.1}, [0.1, 0.25], r"0\.1\b"),
+        ({"law": "mulaw"}, [0.123456], "mu-law"),
+        ({}, [0.1, 0.2], r"\b2\b"),
+    ],
+)
+def test_samples_off_the_named_levels_are_refused(named, samples, reason):
+    with pytest.raises(InputError, match=reason):
+        choose(np.array([samples]), **named)
+
+
+@pytest.mark.parametrize(
+    ("named", "reason"),
+    [
+        ({"bits": 5, "step": 0.1}, "step"),
+        ({"bits": 0}, "bit"),
+        ({"bits": 5.5}, "bit"),
+        ({"step": -1.0}, "step"),
+        ({"step": np.nan}, "step"),
+        ({"law": "blaw"}, "blaw"),
+        ({"clip_at": 0.0}, "clip"),
+        ({"law": "alaw", "truncated": True}, r"G\.711"),
+    ],
+)
+def test_contradictory_options_are_refused_at_once(named, reason):
+    with pytest.raises(InputError, match=reason):
+        QuantizerOptions(**named)
+
+
+def test_truncated_g711_is_refused_when_it_is_found():
+    with pytest.raises(UndetectedError, match="mu-law"):
+        choose(MuLaw().quantize(TRUTH), "PCM_16", truncated=True)
+
+
+def test_a_missing_sample_hides_no_channel_that_is_quantized_otherwise():
+    channels = np.stack([MidRise(5).quantize(SECOND), MidTread(5).quantize(SECOND)])
+    channels[0, 100] = np.nan
+    with pytest.raises(UndetectedError, match="channels"):
+        choose(channels)
+
+
+def test_a_missing_sample_does_not_matter():
+    samples = MidRise(5).quantize(SECOND)[None]
+    whole = choose(samples)
+    samples[0, 100:110] = np.nan
+    assert choose(samples) == whole
+
+
+@pytest.mark.parametrize("dead", [[0], [-1], [-1, 0]], ids=["silent", "still", "toggling"])
+@pytest.mark.parametrize("coder", [MidTread(8), MidRise(8)])
+def test_a_dead_channel_has_the_quantizer_of_the_other(coder, dead):
+    samples = coder.quantize(SECOND)
+    still = np.resize(coder.quantize(np.array(dead) / 128), len(samples))
+    found = choose(np.stack([samples, still]))
+    assert found == choose(samples[None])
+    assert found.observe(still).contains(still).all()
+    assert found.observe(0 * still).contains(0 * still).all()
+
+
+def test_nothing_but_missing_samples_tells_nothing():
+    with pytest.raises(UndetectedError):
+        choose(np.full((2, 10), np.nan))
+
+
+@pytest.mark.parametrize("sound", [TRUTH, np.sign(TRUTH), 0 * TRUTH], ids=["noise", "square", "silence"])
+def test_sound_with_gaps_that_was_never_quantized_is_exact(sound):
+    samples = sound.copy()
+    samples[0, 3] = np.nan
+    assert choose(samples, "FLOAT") == choose(sound, "FLOAT", gaps=True) == Exact()
+    with pytest.raises(UndetectedError):
+        choose(sound, "FLOAT")
+
+
+def test_a_gap_hides_no_channel_that_was_never_quantized():
+    channels = np.stack([MidRise(5).quantize(SECOND), np.sin(np.arange(16000))])
+    with pytest.raises(UndetectedError, match="channel 1"):
+        choose(channels, "FLOAT", gaps=True)

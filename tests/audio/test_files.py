@@ -1,6 +1,11 @@
+"""Files in, files out: every format, cut-off containers, atomic writes inside the cells, raw PCM."""
+
 import io
 import os
+import re
 import struct
+import subprocess
+import sys
 import threading
 import time
 import tracemalloc
@@ -11,12 +16,25 @@ import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdrn.audio.corpus import speech
-from pdrn.audio.files import Sound, blocks, info, read, resample, writer
+from pdrn.audio.cells import Cells
+from pdrn.audio.files import (
+    ENCODINGS,
+    RawFormat,
+    Sound,
+    blocks,
+    info,
+    read,
+    resample,
+    round_to_subtype,
+    write,
+    writer,
+)
 from pdrn.audio.frames import cut
-from pdrn.audio.quantizers import MidTread, Truncation
-from pdrn.errors import AudioError
+from pdrn.audio.quantizers import ALaw, MidRise, MidTread, MuLaw, Truncation
+from pdrn.cli.options import Encoding
+from pdrn.errors import AudioError, PdrnError
 
+RATE = 16000
 GENERATOR = np.random.default_rng(0)
 STEREO = GENERATOR.uniform(-1, 1, (3000, 2))
 
@@ -55,58 +73,11 @@ def from_bytes(content):
 
 
 @pytest.mark.parametrize(("format", "subtype", "bits"), STORED_PCM)
-def test_pcm_codes_are_read_exactly_and_become_cells(format, subtype, bits):
+def test_pcm_codes_are_read_exactly(format, subtype, bits):
     codes = GENERATOR.integers(-(2 ** (bits - 1)), 2 ** (bits - 1), (500, 2))
     codes[:2] = [[-(2 ** (bits - 1))] * 2, [2 ** (bits - 1) - 1] * 2]
     sound = from_bytes(stored((codes << (32 - bits)).astype(np.int32), format, subtype))
-    np.testing.assert_array_equal(sound.codes, codes.T)
-    cells = sound.cells()
-    assert cells.violation(sound.samples) == 0.0
-    assert cells.radius.min() == 0.5 / 2 ** (bits - 1)
-    assert cells.lo[0, 0] == -np.inf
-    assert cells.hi[0, 1] == np.inf
-
-
-@pytest.mark.parametrize(("encoding", "subtype"), [(1, "ULAW"), (27, "ALAW")])
-def test_g711_bytes_become_their_own_cells_and_not_those_of_16_bit(encoding, subtype):
-    stored_bytes = np.arange(256, dtype=np.uint8)
-    header = struct.pack(">4sIIIII4x", b".snd", 28, 256, encoding, 8000, 1)
-    sound = from_bytes(header + stored_bytes.tobytes())
-    assert sound.subtype == subtype
-    expected = np.where((stored_bytes == 0x7F) & (subtype == "ULAW"), 0xFF, stored_bytes)
-    np.testing.assert_array_equal(sound.codes, expected)
-    assert sound.cells().radius.min() == (1.5 / 8192 if subtype == "ULAW" else 2 / 4096)
-    assert sound.cells().violation(sound.samples) == 0.0
-
-
-@pytest.mark.parametrize(("format", "subtype"), [("WAV", "ULAW"), ("AU", "ALAW"), ("AIFF", "ULAW")])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_the_cells_of_g711_files_hold_what_libsndfile_was_given(format, subtype, dtype):
-    truth = speech()[0][:100000].astype(dtype)
-    for gain in (1, 0.01):
-        sound = from_bytes(stored(dtype(gain) * truth, format, subtype))
-        assert sound.cells().violation(dtype(gain) * truth) == 0.0
-
-
-@pytest.mark.parametrize(("subtype", "bits"), [("PCM_U8", 8), ("PCM_16", 16), ("PCM_24", 24)])
-def test_pcm_that_was_truncated_has_cells_above_its_codes(subtype, bits):
-    truth = STEREO[:, 0] * 0.9
-    codes = np.floor(truth * 2 ** (bits - 1)).astype(np.int64)
-    sound = from_bytes(stored((codes << (32 - bits)).astype(np.int32), "WAV", subtype))
-    assert sound.cells(Truncation).violation(truth) == 0.0
-    assert sound.cells().violation(truth) > 0.0
-    with pytest.raises(AudioError, match="ULAW"):
-        from_bytes(stored(truth, "WAV", "ULAW")).cells(Truncation)
-
-
-def test_samples_off_the_grid_that_a_header_promises_have_no_cells():
-    content = bytearray(stored(STEREO[:, 0], "FLAC", "PCM_24"))
-    assert content[20] & 1 == 1  # 24 bits are written as 23, in five bits from here on
-    content[20:22] = bytes([content[20] & 0xFE, content[21] & 0x0F | 0x70])
-    sound = from_bytes(bytes(content))
-    assert sound.subtype == "PCM_S8"
-    with pytest.raises(AudioError, match="PCM_S8"):
-        sound.cells()
+    np.testing.assert_array_equal(MidTread(bits).codes_of(sound.samples), codes.T)
 
 
 def test_blocks_of_many_channels_are_as_long_as_asked():
@@ -158,13 +129,6 @@ def test_a_stream_that_fails_or_is_closed_gets_one_clear_error():
     closed.close()
     with pytest.raises(AudioError, match="closed"):
         read(closed)
-
-
-@pytest.mark.parametrize("subtype", ["FLOAT", "DOUBLE"])
-def test_float_samples_have_no_cells_of_their_own(subtype):
-    sound = from_bytes(stored(STEREO, "WAV", subtype))
-    with pytest.raises(AudioError, match=subtype):
-        sound.cells()
 
 
 @pytest.mark.parametrize(("format", "subtype"), EVERY_FORMAT)
@@ -279,18 +243,14 @@ def test_what_is_no_sound_gets_one_clear_error(content, reason):
         from_bytes(content)
 
 
-@pytest.mark.parametrize("sample_rate_hz", [0, 10_000_001, 0x7FFFFFFF, 0xFFFFFFFF])
-def test_absurd_sample_rates_are_refused(sample_rate_hz):
+@pytest.mark.parametrize(
+    ("place", "layout", "value"),
+    [(24, "<I", rate) for rate in (0, 10_000_001, 0x7FFFFFFF, 0xFFFFFFFF)]
+    + [(22, "<H", channels) for channels in (0, 1025, 65535)],
+)
+def test_absurd_sample_rates_and_channel_counts_are_refused(place, layout, value):
     content = bytearray(stored(np.zeros(5), "WAV", "PCM_16"))
-    content[24:28] = struct.pack("<I", sample_rate_hz)
-    with pytest.raises(AudioError):
-        from_bytes(bytes(content))
-
-
-@pytest.mark.parametrize("channels", [0, 1025, 65535])
-def test_absurd_channel_counts_are_refused(channels):
-    content = bytearray(stored(np.zeros(5), "WAV", "PCM_16"))
-    content[22:24] = struct.pack("<H", channels)
+    content[place : place + struct.calcsize(layout)] = struct.pack(layout, value)
     with pytest.raises(AudioError):
         from_bytes(bytes(content))
 
@@ -309,14 +269,13 @@ def test_a_block_needs_a_frame():
         next(blocks(io.BytesIO(), 0))
 
 
-def test_resampling_keeps_a_tone_and_gives_up_the_cells():
+def test_resampling_keeps_a_tone():
     time = np.arange(48000) / 48000
     tone = np.stack([np.sin(2 * np.pi * 440 * time), np.cos(2 * np.pi * 440 * time)])
     sound = resample(Sound(tone, 48000, "PCM_16"), 16000)
     assert (sound.samples.shape, sound.sample_rate_hz) == ((2, 16000), 16000)
     assert np.abs(sound.samples - tone[:, ::3])[:, 100:-100].max() < 1e-4
-    with pytest.raises(AudioError, match="cells"):
-        sound.cells()
+    assert sound.subtype == "DOUBLE"
     assert resample(sound, 16000) is sound
 
 
@@ -344,12 +303,538 @@ def test_the_converter_that_made_a_file_holds_the_truth_and_the_other_does_not(
     truth = 0.777 * np.sin(0.01 * np.arange(4000))
     file = tmp_path / f"floats.{suffix}"
     soundfile.write(file, truth, 16000, subtype="PCM_16")
-    sound = read(file)
-    assert sound.cells(right).violation(truth) < 1e-9
-    assert sound.cells(wrong).violation(truth) * 32768 == pytest.approx(0.5, abs=0.02)
+    samples = read(file).samples
+    assert right(16).observe(samples).violation(truth) < 1e-9
+    assert wrong(16).observe(samples).violation(truth) * 32768 == pytest.approx(0.5, abs=0.02)
 
 
 def test_infinite_samples_are_no_gaps():
     content = stored(np.array([np.nan, np.inf]), "WAV", "FLOAT")
     with pytest.raises(AudioError, match="frame 1"):
         list(blocks(io.BytesIO(content), 10, gaps=True))
+
+
+# --- Writing ---
+
+SUBTYPES = ["PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE"]
+
+quantizers = st.one_of(
+    st.builds(
+        lambda kind, bits, full_scale: kind(bits, full_scale=full_scale),
+        st.sampled_from([MidRise, MidTread, Truncation]),
+        st.integers(1, 24),
+        st.booleans(),
+    ),
+    st.builds(MidRise, st.integers(2, 16), st.floats(1e-7, 1e-4), st.floats(-0.1, 0.1)),
+    st.builds(MuLaw),
+    st.builds(ALaw, st.booleans()),
+)
+
+
+@pytest.mark.parametrize("subtype", SUBTYPES)
+@given(quantizer=quantizers, seed=st.integers(0, 999))
+def test_what_is_written_stays_in_the_cells_or_is_refused(quantizer, seed, subtype, tmp_path_factory):
+    generator = np.random.default_rng(seed)
+    truth = generator.uniform(-1, 1, 200)
+    cells = quantizer.cells(quantizer.encode(truth))
+    target = tmp_path_factory.getbasetemp() / "rounded.wav"
+    restored = cells.project(np.clip(truth + generator.normal(0, 0.1, 200), -1, 1))
+    try:
+        write(target, restored, RATE, cells, subtype=subtype, overwrite=True)
+    except AudioError as refusal:
+        assert subtype in str(refusal)  # noqa: PT017 (either is right)
+        finest = {"PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32, "FLOAT": 24}[subtype]
+        assert np.min(2 * cells.radius) < 2.0 ** (2 - finest)
+        return
+    written = read(target).samples
+    assert cells.violation(written) == 0.0
+    if subtype.startswith("PCM"):
+        np.testing.assert_array_equal(quantizer.cells(quantizer.encode(written)).lo, cells.lo)
+
+
+@pytest.mark.parametrize("quantizer", [MidTread(16), MidTread(15), MidRise(16), MidRise(15), Truncation(16)])
+@pytest.mark.parametrize("place", [0.0, 0.5, 1.0])
+def test_16_bit_output_of_16_bit_cells_has_the_same_codes(quantizer, place):
+    codes = quantizer.encode(np.linspace(-0.9, 0.9, 999))
+    cells = quantizer.cells(codes)
+    restored = cells.project(cells.lo + place * (cells.hi - cells.lo))
+    np.testing.assert_array_equal(quantizer.encode(round_to_subtype(restored, cells, "PCM_16")), codes)
+
+
+@pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_16", "PCM_24"])
+@pytest.mark.parametrize("place", [0.0, 1.0])
+def test_what_is_stored_rounds_back_whichever_way_ties_go(subtype, place):
+    codes = np.arange(-14, 15)
+    cells = MidTread(5).cells(codes)
+    stored = round_to_subtype(cells.lo + place * (cells.hi - cells.lo), cells, subtype)
+    for rounded in (np.ceil(16 * stored - 0.5), np.floor(16 * stored + 0.5)):
+        np.testing.assert_array_equal(rounded, codes)
+
+
+def test_a_cell_that_is_one_point_keeps_it():
+    assert round_to_subtype([0.3], Cells([0.5], [0.5]), "PCM_16").tolist() == [0.5]
+
+
+def test_a_cell_that_only_ends_on_the_grid_is_refused():
+    with pytest.raises(AudioError, match="PCM_16"):
+        round_to_subtype([0.5], Cells([0.5 - 1e-6], [0.5]), "PCM_16")
+
+
+def test_peaks_beyond_full_scale_are_refused_and_not_flattened():
+    cells = Cells([0.9], [np.inf])
+    with pytest.raises(AudioError, match=r"1\.3"):
+        round_to_subtype([1.3], cells, "PCM_24")
+    assert round_to_subtype([1.3], cells, "DOUBLE").tolist() == [1.3]
+    assert round_to_subtype([1.3], Cells([0.9], [1.0]), "PCM_16").tolist() == [32767 / 32768]
+
+
+@pytest.mark.parametrize("shape", [(1,), (3,), (2, 2), ()])
+def test_cells_of_another_shape_are_refused(tmp_path, shape):
+    cells = Cells(np.zeros(shape), np.ones(shape))
+    with pytest.raises(AudioError, match=r"\(2,\)"):
+        write(tmp_path / "a.wav", [0.5, 0.5], RATE, cells)
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_output_too_coarse_for_the_cells_is_refused():
+    with pytest.raises(AudioError, match="PCM_16"):
+        round_to_subtype([0.0, 0.5], Cells([0.0, 0.500001], [0.1, 0.50002]), "PCM_16")
+    with pytest.raises(AudioError, match="FLOAT"):
+        round_to_subtype([0.1], Cells([0.1], [0.1 + 1e-12]), "FLOAT")
+
+
+def test_a_sample_goes_to_the_nearest_value_inside():
+    assert (round_to_subtype([0.3, 0.9], Cells([0.0, 0.0], [0.5, 0.51]), "PCM_U8") * 128).tolist() == [38, 65]
+
+
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24"])
+def test_full_scale_is_kept_but_nothing_beyond_is_cut_off_silently(subtype):
+    assert round_to_subtype([1.0, -1.0], None, subtype)[1] == -1.0
+    with pytest.raises(AudioError, match=r"1\.001"):
+        round_to_subtype([1.001], None, subtype)
+    assert round_to_subtype([1.001], None, "DOUBLE") == [1.001]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_no_number_is_not_written(value, tmp_path):
+    with pytest.raises(AudioError, match=r"NaN|inf"):
+        write(tmp_path / "a.wav", [0.0, value], RATE)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "subtype"),
+    [
+        ("a.wav", "PCM_U8"),
+        ("a.wav", "FLOAT"),
+        ("a.rf64", "PCM_16"),
+        ("a.aiff", "PCM_S8"),
+        ("a.aif", "DOUBLE"),
+        ("a.flac", "PCM_16"),
+        ("a.flac", "PCM_24"),
+        ("a.au", "PCM_32"),
+        ("a.snd", "PCM_16"),
+    ],
+)
+@pytest.mark.parametrize("channels", [1, 2, 3, 5])
+@pytest.mark.parametrize("frames", [1, 300, 301])
+def test_every_output_holds_exactly_the_rounded_samples(tmp_path, name, subtype, channels, frames):
+    samples = np.random.default_rng(0).uniform(-1, 1, (channels, frames))
+    if (subtype, channels, frames % 2) == ("PCM_S8", 1, 1):
+        with pytest.raises(AudioError, match="AIFF"):
+            write(tmp_path / name, samples, RATE, subtype=subtype)
+        return
+    write(tmp_path / name, samples, RATE, subtype=subtype)
+    sound = read(tmp_path / name)
+    np.testing.assert_array_equal(np.atleast_2d(sound.samples), round_to_subtype(samples, None, subtype))
+    assert (sound.sample_rate_hz, sound.subtype) == (RATE, subtype)
+
+
+def test_blocks_make_the_same_file(tmp_path):
+    samples = np.random.default_rng(0).uniform(-1, 1, (2, 1000))
+    with writer(tmp_path / "blocks.flac", RATE, 2) as put:
+        for start in range(0, 1000, 300):
+            put(samples[:, start : start + 300])
+    write(tmp_path / "whole.flac", samples, RATE)
+    assert (tmp_path / "blocks.flac").read_bytes() == (tmp_path / "whole.flac").read_bytes()
+
+
+def test_nothing_is_overwritten_unless_told(tmp_path):
+    target = tmp_path / "a.wav"
+    write(target, [0.5], RATE)
+    with pytest.raises(PdrnError, match=r"a\.wav"):
+        write(target, [0.25], RATE)
+    assert read(target).samples.tolist() == [0.5]
+    write(target, [0.25], RATE, overwrite=True)
+    assert read(target).samples.tolist() == [0.25]
+
+
+def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path):
+    target = tmp_path / "a.wav"
+
+    def race():
+        with writer(target, RATE) as put:
+            put([0.5])
+            target.write_text("mine")
+
+    with pytest.raises(PdrnError, match=r"a\.wav"):
+        race()
+    assert target.read_text() == "mine"
+    assert os.listdir(tmp_path) == ["a.wav"]
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, RuntimeError])
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, failure):
+    target = tmp_path / "a.wav"
+    write(target, [0.5], RATE)
+
+    def fail():
+        with writer(target, RATE, overwrite=True) as put:
+            put(np.zeros(100))
+            raise failure
+
+    with pytest.raises(failure):
+        fail()
+    assert read(target).samples.tolist() == [0.5]
+    assert os.listdir(tmp_path) == ["a.wav"]
+
+
+@pytest.mark.parametrize(
+    ("name", "frames"), [("a.wav", 50000), ("a.flac", 50000), ("written_at_the_end.flac", 4000)]
+)
+def test_a_full_disk_leaves_nothing(tmp_path, name, frames):
+    script = (
+        "import resource, sys, numpy, pdrn.audio.files as w\nfrom pdrn.errors import PdrnError\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
+        "noise = numpy.random.default_rng(0).uniform(-1, 1, int(sys.argv[2]))\n"
+        "try: w.write(sys.argv[1], noise, 16000)\n"
+        "except PdrnError as error: print(error)\n"
+    )
+    command = [sys.executable, "-c", script, tmp_path / name, str(frames)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert name in done.stdout
+    assert done.stdout.count("\n") == 1
+    assert os.listdir(tmp_path) == []
+
+
+def test_standard_input_and_output_are_pipes(tmp_path):
+    samples = round_to_subtype(np.random.default_rng(0).uniform(-1, 1, 5000))
+    write(tmp_path / "a.flac", samples, RATE)
+    script = (
+        "from pdrn.audio.files import blocks\n"
+        "from pdrn.audio.files import writer\n"
+        "with writer('-', 16000) as put:\n"
+        "    for block in blocks('-', 999): put(block.samples)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        input=(tmp_path / "a.flac").read_bytes(),
+        capture_output=True,
+        check=True,
+    )
+    (tmp_path / "b.wav").write_bytes(done.stdout)
+    np.testing.assert_array_equal(read(tmp_path / "b.wav").samples, samples)
+    broken = subprocess.run([sys.executable, "-c", script], input=b"RIFF", capture_output=True, check=False)
+    assert broken.returncode != 0
+    assert broken.stdout == b""
+
+
+@pytest.mark.parametrize(
+    ("target", "arguments", "reason"),
+    [
+        ("a.mp3", {}, r"a\.mp3"),
+        ("a.flac", {"subtype": "FLOAT"}, "FLOAT"),
+        ("a.wav", {"subtype": "ULAW"}, "ULAW"),
+        ("a.wav", {"sample_rate_hz": 0}, "sample rate"),
+        ("a.wav", {"sample_rate_hz": 16000.0}, r"16000\.0"),
+        ("a.flac", {"sample_rate_hz": 2_000_000}, "2000000"),
+        ("a.flac", {"sample_rate_hz": 65536}, "65536"),
+        ("a.flac", {"samples": np.zeros((9, 10))}, r"\b9\b"),
+        ("a.wav", {"samples": np.zeros((16000, 2))}, r"\(16000, 2\)"),
+        ("a.wav", {"samples": np.zeros((1025, 2000))}, "1025"),
+        ("a.wav", {"samples": 0.5}, r"\(\)"),
+        ("a.wav", {"samples": np.zeros((2, 2, 2))}, r"\(2, 2, 2\)"),
+        ("a.wav", {"samples": [0.5j]}, "complex128"),
+        ("a.wav", {"samples": ["0.5"]}, "<U3"),
+        ("a" * 300 + ".wav", {}, "File name too long"),
+        ("a\0.wav", {}, "null"),
+        ("absent/a.wav", {}, "absent/a"),
+        (".", {"format": "WAV"}, None),
+    ],
+)
+def test_impossible_outputs_are_refused(tmp_path, target, arguments, reason):
+    with pytest.raises(PdrnError, match=reason):
+        write(tmp_path / target, **{"samples": [0.5], "sample_rate_hz": RATE} | arguments)
+    assert os.listdir(tmp_path) == []
+
+
+def test_devices_are_not_replaced():
+    with pytest.raises(PdrnError, match=os.devnull):
+        write(os.devnull, [0.5], RATE, format="WAV", overwrite=True)
+
+
+def test_no_samples_and_wrong_channels_are_refused(tmp_path):
+    with pytest.raises(AudioError, match=r"a\.wav"):
+        write(tmp_path / "a.wav", [], RATE)
+
+    def wrong():
+        with writer(tmp_path / "a.wav", RATE, channels=2) as put:
+            put(np.zeros((3, 10)))
+
+    with pytest.raises(AudioError, match=r"\(3, 10\)"):
+        wrong()
+    assert os.listdir(tmp_path) == []
+
+
+def test_more_than_4_gb_do_not_fit_into_a_wave(tmp_path, monkeypatch):
+    monkeypatch.setattr("pdrn.audio.files._LARGEST_FILE", 1000)
+    with pytest.raises(AudioError, match="4 GB"):
+        write(tmp_path / "a.wav", np.zeros(1000), RATE)
+    write(tmp_path / "a.rf64", np.zeros(1000), RATE)
+    assert os.listdir(tmp_path) == ["a.rf64"]
+
+
+def test_a_wave_that_will_be_longer_than_4_gb_becomes_rf64(tmp_path, monkeypatch):
+    monkeypatch.setattr("pdrn.audio.files._LARGEST_FILE", 1000)
+    with writer(tmp_path / "a.wav", RATE, frames=1000) as put:
+        put(np.arange(1000) / 1024)
+    assert info(tmp_path / "a.wav").format == "RF64"
+    np.testing.assert_array_equal(read(tmp_path / "a.wav").samples, np.arange(1000) / 1024)
+
+
+@pytest.mark.parametrize(("name", "format"), [("a.aiff", None), ("a.wav", "WAV")])
+def test_what_will_not_fit_is_refused_before_the_first_sample(tmp_path, monkeypatch, name, format):
+    monkeypatch.setattr("pdrn.audio.files._LARGEST_FILE", 1000)
+    with (
+        pytest.raises(AudioError, match="4 GB"),
+        writer(tmp_path / name, RATE, frames=1000, format=format),
+    ):
+        pytest.fail("it was opened")
+
+
+def test_a_file_has_the_permissions_of_any_new_file_or_of_the_one_it_replaces(tmp_path):
+    (tmp_path / "plain").touch()
+    write(tmp_path / "a.wav", [0.5], RATE)
+    assert (tmp_path / "a.wav").stat().st_mode == (tmp_path / "plain").stat().st_mode
+    (tmp_path / "a.wav").chmod(0o640)
+    write(tmp_path / "a.wav", [0.25], RATE, overwrite=True)
+    assert (tmp_path / "a.wav").stat().st_mode & 0o7777 == 0o640
+    assert sorted(os.listdir(tmp_path)) == ["a.wav", "plain"]
+
+
+@pytest.mark.parametrize("subtype", ["FLOAT", "DOUBLE", "PCM_16"])
+@pytest.mark.parametrize("name", ["a.wav", "a.aiff", "a.rf64"])
+def test_a_file_does_not_tell_the_time(tmp_path, name, subtype):
+    write(tmp_path / name, [0.5, -0.25], RATE, subtype=subtype)
+    content = (tmp_path / name).read_bytes()
+    assert (b"PEAK" in content) == (subtype != "PCM_16" and name != "a.rf64")
+    if b"PEAK" in content:
+        peak = content[content.index(b"PEAK") :]
+        assert (sum(peak[8:12]), peak[12:16]) == (1, bytes(4))  # version and time
+    assert read(tmp_path / name).samples.tolist() == [0.5, -0.25]
+
+
+SAY_ERRORS = (
+    "import sys, numpy\n"
+    "from pdrn.errors import PdrnError\nfrom pdrn.audio.files import read\n"
+    "from pdrn.audio.files import write, writer\n"
+    "try:\n    {}\n"
+    "except PdrnError as error: print(error, file=sys.stderr)\n"
+)
+
+
+def said(command, **options):
+    script = SAY_ERRORS.format(command)
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    options = {"capture_output": True, "text": True, "env": buffered} | options
+    return subprocess.run([sys.executable, "-c", script], check=True, timeout=60, **options).stderr
+
+
+def test_a_closed_standard_input_or_output_is_named():
+    script = SAY_ERRORS.format("{}")
+    for command, stream in (("read('-')", "<&-"), ("write('-', [0.5], 16000)", ">&-")):
+        done = subprocess.run(
+            ["sh", "-c", f'exec "$0" -c "$1" {stream}', sys.executable, script.format(command)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert ("input" if stream == "<&-" else "output") in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("frames", [9, 99999])
+def test_an_output_that_takes_nothing_is_named(frames):
+    with open("/dev/full", "wb") as full:
+        options = {"stdout": full, "stderr": subprocess.PIPE, "capture_output": False}
+        error = said(f"write('-', numpy.zeros({frames}), 16000)", **options)
+    assert "No space left on device" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("frames", [9, 99999])
+def test_a_reader_that_went_away_is_named(frames):
+    reading, writing = os.pipe()
+    os.close(reading)
+    options = {"stdout": writing, "stderr": subprocess.PIPE, "capture_output": False}
+    error = said(f"write('-', numpy.zeros({frames}), 16000)", **options)
+    os.close(writing)
+    assert "Broken pipe" in error
+    assert error.count("\n") == 1
+
+
+def test_missing_and_full_temporary_space_are_named(tmp_path):
+    write(tmp_path / "a.wav", np.zeros(50000), RATE)
+    missing = "import tempfile; tempfile.tempdir = '/absent'; "
+    full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000)); "
+    for command in ("read('-')", "write('-', numpy.zeros(50000), 16000)"):
+        for damage, reason in ((missing, "TMPDIR"), (full, "File too large|disk")):
+            with open(tmp_path / "a.wav", "rb") as stream:
+                fed = subprocess.Popen(["cat"], stdin=stream, stdout=subprocess.PIPE)
+            with fed, open(os.devnull, "wb") as nowhere:
+                options = {"stdout": nowhere, "stderr": subprocess.PIPE, "capture_output": False}
+                error = said(damage + command, stdin=fed.stdout, **options)
+            assert re.search(reason, error)
+            assert error.count("\n") == 1
+
+
+def test_a_killed_process_leaves_nothing(tmp_path):
+    command = f"""
+    with writer({str(tmp_path / "a.wav")!r}, 16000) as put:
+        put(numpy.zeros(99999)); print("written", flush=True); sys.stdin.read()
+"""
+    script = SAY_ERRORS.format(command)
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        process.terminate()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_loop_of_links_is_not_replaced(tmp_path):
+    (tmp_path / "a.wav").symlink_to("b.wav")
+    (tmp_path / "b.wav").symlink_to("a.wav")
+    with pytest.raises(PdrnError, match=r"a\.wav"):
+        write(tmp_path / "a.wav", [0.5], RATE, overwrite=True)
+    assert (tmp_path / "a.wav").is_symlink()
+
+
+def test_a_link_is_followed(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "a.wav").symlink_to("folder/b.wav")
+    write(tmp_path / "a.wav", [0.5], RATE)
+    assert (tmp_path / "a.wav").is_symlink()
+    assert read(tmp_path / "folder" / "b.wav").samples.tolist() == [0.5]
+
+
+@pytest.fixture(params=[True, False], ids=["unnamed", "named"])
+def placing(request, monkeypatch):
+    """With and without files that have no name."""
+    if not request.param:
+        monkeypatch.delattr(os, "O_TMPFILE")
+
+
+@pytest.mark.usefixtures("placing")
+def test_files_appear_whole_or_not_at_all_with_and_without_temporary_names(tmp_path):
+    target = tmp_path / "a.wav"
+    with writer(target, RATE) as put:
+        put([0.5])
+        assert not target.exists()
+    with pytest.raises(PdrnError, match=r"a\.wav"):
+        write(target, [0.25], RATE)
+    write(target, [0.125], RATE, overwrite=True)
+    assert read(target).samples.tolist() == [0.125]
+    with pytest.raises(AudioError, match="NaN"):
+        write(tmp_path / "b.wav", [np.nan], RATE)
+    assert os.listdir(tmp_path) == ["a.wav"]
+
+
+@pytest.mark.usefixtures("placing")
+def test_a_name_that_is_taken_at_the_last_moment_is_not_overwritten(tmp_path, monkeypatch):
+    target = tmp_path / "a.wav"
+    link = os.link
+
+    def late(*arguments, **options):
+        target.write_text("mine")
+        link(*arguments, **options)
+
+    monkeypatch.setattr(os, "link", late)
+    with pytest.raises(PdrnError, match=r"a\.wav"):
+        write(target, [0.5], RATE)
+    assert target.read_text() == "mine"
+    assert os.listdir(tmp_path) == ["a.wav"]
+
+
+def test_a_sound_that_was_read_is_written_as_it_was(tmp_path):
+    write(tmp_path / "a.wav", STEREO.T, 11025, subtype="PCM_16")
+    write(tmp_path / "b.wav", read(tmp_path / "a.wav"))
+    assert (tmp_path / "a.wav").read_bytes() == (tmp_path / "b.wav").read_bytes()
+    with pytest.raises(AudioError, match="sample rate"):
+        write(tmp_path / "c.wav", STEREO.T)
+
+
+# --- Raw PCM ---
+
+PLAIN = [name for name in ENCODINGS if name not in ("mulaw", "alaw")]
+
+
+@pytest.mark.parametrize("encoding", PLAIN)
+@given(channels=st.integers(1, 3), frames=st.integers(0, 20), seed=st.integers(0, 99))
+def test_what_is_encoded_is_decoded(encoding, channels, frames, seed):
+    samples = np.random.default_rng(seed).uniform(-1, 1, (channels, frames))
+    raw = RawFormat(encoding, channels)
+    content = raw.encode(samples)
+    assert len(content) == frames * raw.frame_bytes
+    np.testing.assert_array_equal(raw.decode(content), round_to_subtype(samples, None, raw.subtype))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "content"),
+    [
+        ("u8", [192, 0]),
+        ("s8", [64, 128]),
+        ("s16le", [0, 64, 0, 128]),
+        ("s16be", [64, 0, 128, 0]),
+        ("s24le", [0, 0, 64, 0, 0, 128]),
+        ("s32le", [0, 0, 0, 64, 0, 0, 0, 128]),
+        ("f32le", [0, 0, 0, 63, 0, 0, 128, 191]),
+    ],
+)
+def test_the_bytes_are_the_usual_ones(encoding, content):
+    assert RawFormat(encoding).decode(bytes(content)).tolist() == [[0.5, -1.0]]
+    assert RawFormat(encoding).encode(np.array([[0.5, -1.0]])) == bytes(content)
+
+
+def test_samples_are_interleaved():
+    assert RawFormat("s8", 2).decode(bytes([64, 192, 32, 224])).tolist() == [[0.5, 0.25], [-0.5, -0.25]]
+
+
+@pytest.mark.parametrize(("encoding", "law"), [("mulaw", MuLaw()), ("alaw", ALaw())])
+def test_g711_is_decoded(encoding, law):
+    codes = np.arange(256, dtype=np.uint8)
+    np.testing.assert_array_equal(RawFormat(encoding).decode(codes.tobytes())[0], law.decode(codes))
+
+
+def test_cells_are_kept():
+    cells = Cells(np.array([[0.301]]), np.array([[0.4]]))
+    written = RawFormat("u8").decode(RawFormat("u8").encode(np.array([[0.3]]), cells))
+    assert cells.violation(written) == 0
+
+
+def test_the_command_line_offers_them_all():
+    assert tuple(map(str, Encoding)) == ENCODINGS
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (lambda: RawFormat("mp3"), "mp3"),
+        (lambda: RawFormat("s8", 0), "channel"),
+        (lambda: RawFormat("alaw").encode(np.zeros((1, 1))), "alaw"),
+        (lambda: RawFormat("f32le").decode(np.float32(np.inf).tobytes()), "inf"),
+    ],
+)
+def test_impossible_raw_formats_are_refused(call, reason):
+    with pytest.raises(AudioError, match=reason):
+        call()

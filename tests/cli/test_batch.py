@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pdrn.audio.files import _BYTES
-from pdrn.audio.levels import LAWS
+from pdrn.audio.quantizers import LAWS
 from pdrn.cli.batch import Job, plan
 from pdrn.cli.options import TEMPLATE, Law, Subtype
 from pdrn.errors import UsageError

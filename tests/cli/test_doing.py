@@ -5,14 +5,14 @@ import errno
 import pytest
 from tests.cli.test_restore import QUANTIZED, RATE
 
+from pdrn.audio.detection import QuantizerOptions
 from pdrn.audio.files import write
-from pdrn.audio.levels import Description
 from pdrn.cli import batch
 from pdrn.cli.batch import Job, Settings, restore_one
 from pdrn.errors import AudioError
 from pdrn.restoration.restorer import Restorer
 
-SETTINGS = Settings(Restorer(iterations=1), Description(bits=5))
+SETTINGS = Settings(Restorer(iterations=1), QuantizerOptions(bits=5))
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.cli.running import pdrn, run, started
 from pdrn.audio.corpus import speech
 from pdrn.audio.files import RawFormat, read, write
 from pdrn.audio.quantizers import MidRise
-from pdrn.restoration.methods import in_words
+from pdrn.restoration.methods import describe_method
 from pdrn.restoration.restorer import Restorer
 
 RATE = 16000
@@ -101,9 +101,9 @@ def test_it_says_what_method_and_model_it_used(folder, tiny_models, options, met
     row = json.loads(done.stdout)
     assert (row["method"], row["model"]) == (method, model)
     done = pdrn("restore", "a.wav", "-o", "b.wav", *options)
-    assert f"by {in_words(method, model)}, " in done.stderr
+    assert f"by {describe_method(method, model)}, " in done.stderr
     raw = pdrn("restore", "--raw", "--rate", RATE, "--bits", 5, "-", "-", *options)
-    assert raw.stderr.startswith(f"restoring by {in_words(method, model)}, at most ")
+    assert raw.stderr.startswith(f"restoring by {describe_method(method, model)}, at most ")
     assert pdrn("restore", "a.wav", "-o", "c.wav", "--quiet", *options).stderr == ""
 
 

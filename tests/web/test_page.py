@@ -11,8 +11,8 @@ from tests.web.browsing import FLAGS, installed
 from tests.web.serving import RATE, samples_of, serving, tone, wav
 
 import pdrn
-from pdrn.audio.files import settle
-from pdrn.audio.levels import Description, cells_of
+from pdrn.audio.detection import QuantizerOptions, choose_quantizer
+from pdrn.audio.files import round_to_subtype
 from pdrn.audio.quantizers import MidRise
 
 SOUND = wav(tone(1.0))
@@ -78,8 +78,8 @@ def ear(page, name):
 
 def expected(subtype, bits=4):
     quantized = MidRise(bits, full_scale=True).quantize(tone(1.0))
-    cells = cells_of(quantized, Description(bits=bits).levels())
-    return settle(pdrn.Restorer(method="cp").restore(quantized, RATE, bits=bits), cells, subtype)
+    cells = choose_quantizer(None, QuantizerOptions(bits=bits)).observe(quantized)
+    return round_to_subtype(pdrn.Restorer(method="cp").restore(quantized, RATE, bits=bits), cells, subtype)
 
 
 def test_upload_restore_switch_and_download(page, tmp_path):

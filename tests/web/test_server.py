@@ -7,8 +7,8 @@ from tests.cli.test_restore import wait_until
 from tests.web.serving import RATE, floats, framed, samples_of, tone, wav
 
 import pdrn
-from pdrn.audio.files import settle
-from pdrn.audio.levels import Description, cells_of
+from pdrn.audio.detection import QuantizerOptions, choose_quantizer
+from pdrn.audio.files import round_to_subtype
 from pdrn.audio.quantizers import MidRise, MuLaw
 from pdrn.restoration import registry
 
@@ -24,9 +24,11 @@ def test_a_sound_is_restored_as_python_does(server, subtype, channels):
     answer = server.post("restore", wav(samples), quantize_bits=4, subtype=subtype)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "audio/wav")
     quantized = quantized_to(4, samples)
-    cells = cells_of(np.atleast_2d(quantized), Description(bits=4).levels())
+    cells = choose_quantizer(None, QuantizerOptions(bits=4)).observe(np.atleast_2d(quantized))
     restored = pdrn.restore(quantized, RATE, bits=4)
-    expected = settle(np.atleast_2d(restored), cells, {"float": "FLOAT", "pcm24": "PCM_24"}[subtype])
+    expected = round_to_subtype(
+        np.atleast_2d(restored), cells, {"float": "FLOAT", "pcm24": "PCM_24"}[subtype]
+    )
     np.testing.assert_array_equal(np.atleast_2d(samples_of(answer.content)), expected)
 
 

@@ -60,14 +60,14 @@ class Cells:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape that lo and hi have in common."""
+        """The common shape of lo and hi."""
         return self.lo.shape
 
     @property
     def centre(self) -> FloatArray:
         """The middle of each cell; the finite end of an open-ended cell; 0 for an unbounded one.
 
-        It depends on the cell alone, never on its neighbours, so that it commutes with slicing.
+        It depends on the cell alone, so it commutes with slicing.
         """
         lo = np.where(np.isfinite(self.lo), self.lo, np.where(np.isfinite(self.hi), self.hi, 0))
         hi = np.where(np.isfinite(self.hi), self.hi, lo)
@@ -85,27 +85,27 @@ class Cells:
             raise InputError("a sample is NaN and no point of a cell is nearest to it; check what made it")
         return np.asarray(np.clip(x, self.lo, self.hi))
 
-    def settle(self, samples: ArrayLike) -> FloatArray:
-        """Return the points nearest to the samples between the ends of the cells, and not at an end.
+    def project_inside(self, samples: ArrayLike) -> FloatArray:
+        """Return the nearest points strictly inside the cells, 2**-20 of the width away from either end.
 
-        An end belongs to two cells; a millionth of the width from it, a number has one code, whichever way
-        it is rounded again. Only cells without a number between keep to their ends.
+        An end belongs to two cells. A point inside has one code, however ties are rounded. A cell with no
+        number between its ends keeps the projected sample.
 
-        >>> Cells([0.25], [0.5]).settle([0.7]) < 0.5
+        >>> Cells([0.25], [0.5]).project_inside([0.7]) < 0.5
         array([ True])
         """
-        settled = self.project(samples)
-        at_end = (settled == self.lo) | (settled == self.hi)
+        inside = self.project(samples)
+        at_end = (inside == self.lo) | (inside == self.hi)
         if at_end.any():
-            settled[at_end] = self[at_end]._between(settled[at_end])
-        return settled
-
-    def _between(self, samples: FloatArray) -> FloatArray:
-        width = self.hi - self.lo
-        margin = np.where(np.isfinite(width), width * self.lo.dtype.type(_MARGIN), 0)
-        lo = np.maximum(self.lo + margin, np.nextafter(self.lo, self.hi))
-        hi = np.minimum(self.hi - margin, np.nextafter(self.hi, self.lo))
-        return np.where(lo <= hi, np.clip(samples, lo, hi), samples)
+            lo, hi = self.lo[at_end], self.hi[at_end]
+            width = hi - lo
+            margin = np.where(np.isfinite(width), width * lo.dtype.type(_MARGIN), 0)
+            lo, hi = (
+                np.maximum(lo + margin, np.nextafter(lo, hi)),
+                np.minimum(hi - margin, np.nextafter(hi, lo)),
+            )
+            inside[at_end] = np.where(lo <= hi, np.clip(inside[at_end], lo, hi), inside[at_end])
+        return inside
 
     def contains(self, samples: ArrayLike) -> NDArray[np.bool_]:
         """Tell for each sample whether it lies in its cell."""
@@ -128,10 +128,10 @@ class Cells:
         return Cells(*frozen(np.where(below, -np.inf, self.lo), np.where(above, np.inf, self.hi)))
 
     def clipped(self, threshold: float, full_scale: float = 1.0) -> Cells:
-        """Return these cells, open-ended where they reach the threshold, on either side of zero.
+        """Return these cells, open-ended where they reach the threshold on either side of zero.
 
-        The nearest float32 counts as the threshold too. A cell reaches its lower end and not its upper one,
-        which is the next one's; only the last one, that ends at full scale, reaches both.
+        The float32 nearest to the threshold counts as the threshold too. An upper end belongs to the next
+        cell, so a cell does not reach it, except where it ends at full scale and there is no next cell.
 
         >>> cells = Cells([0.25, 0.5, 0.75], [0.5, 0.75, 1.0])
         >>> cells.clipped(0.5).hi, cells.clipped(1.0).hi
@@ -144,14 +144,14 @@ class Cells:
         return self.opened(self.lo <= -reached, above)
 
     def silenced(self, where: ArrayLike, radius: float) -> Cells:
-        """Return these cells, but up to the radius to either side of zero where `where` is true."""
+        """Return these cells with [-radius, radius] where `where` is true."""
         return Cells(*frozen(np.where(where, -radius, self.lo), np.where(where, radius, self.hi)))
 
     def astype(self, dtype: DTypeLike) -> Cells:
         """Return the cells in float32 or float64, rounded inward: lo up, hi down.
 
-        Whatever lies in the result lies in these cells. A cell that holds no float32 at all is refused:
-        any float32 put in its place would be a claim that the data does not support.
+        The result lies inside these cells. A cell that holds no float32 at all is refused, since any
+        float32 in its place would claim what the data does not support.
         """
         if np.dtype(dtype) not in (np.float32, np.float64):
             raise InputError(f"cells are float32 or float64, not {np.dtype(dtype)}")
@@ -176,7 +176,7 @@ class Cells:
         return x
 
     def __getitem__(self, key: Any) -> Cells:
-        return _known_to_be_valid(self.lo[key], self.hi[key])
+        return _unchecked(self.lo[key], self.hi[key])
 
     def __len__(self) -> int:
         return len(self.lo)
@@ -190,14 +190,14 @@ class Cells:
 
 
 def frozen(*arrays: FloatArray) -> tuple[FloatArray, ...]:
-    """Return the arrays themselves, read-only from now on, for cells that nobody else may change."""
+    """Make the arrays read-only and return them, so that cells need not copy them."""
     for array in arrays:
         array.flags.writeable = False
     return arrays
 
 
 def _immutable(ends: ArrayLike) -> NDArray[Any]:
-    """Return an array that cannot be written to, itself or through what it is a view of."""
+    """Return an array that cannot be written to, neither itself nor through its base."""
     array = np.asarray(ends)
     base = array.base
     if array.flags.writeable or (isinstance(base, np.ndarray) and base.flags.writeable):
@@ -207,7 +207,7 @@ def _immutable(ends: ArrayLike) -> NDArray[Any]:
 
 
 def concatenate(pieces: Sequence[Cells], axis: int = -1) -> Cells:
-    """Return the pieces as one, joined along the axis of time.
+    """Concatenate cells along an axis, by default time.
 
     Examples
     --------
@@ -215,14 +215,14 @@ def concatenate(pieces: Sequence[Cells], axis: int = -1) -> Cells:
     >>> concatenate([cells[:1], cells[1:]]) == cells
     True
     """
-    return _known_to_be_valid(
+    return _unchecked(
         np.concatenate([piece.lo for piece in pieces], axis),
         np.concatenate([piece.hi for piece in pieces], axis),
     )
 
 
-def _known_to_be_valid(lo: FloatArray, hi: FloatArray) -> Cells:
-    """Return cells that are made of others, sparing the checks, which take a live stream long."""
+def _unchecked(lo: FloatArray, hi: FloatArray) -> Cells:
+    """Build cells from parts of valid ones without the checks, which would slow a live stream."""
     cells = object.__new__(Cells)
     for name, ends in zip(("lo", "hi"), frozen(np.asarray(lo), np.asarray(hi)), strict=True):
         object.__setattr__(cells, name, ends)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
@@ -206,43 +204,6 @@ def segments(
     return np.stack(
         [signals[index][start:][:segment_length] for index, start in zip(which, starts, strict=True)]
     )
-
-
-def fetch_festvox_ru(folder: str | Path) -> Path:
-    """Download Debian's package festvox-ru with this machine's apt-get and return its folder of recordings.
-
-    99 minutes of one Russian speaker at 16 kHz, free for any use: a stand-in for the paper's corpus. The
-    179 MB come from wherever the machine's apt is set up to fetch packages; nothing is installed.
-    """
-    folder = Path(folder).resolve()
-    recordings = folder / "usr/share/festival/voices/russian/msu_ru_nsh_clunits/wav"
-    if recordings.is_dir():
-        return recordings
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as download:
-        _run(["apt-get", "download", "festvox-ru"], download)
-        packages = list(Path(download).glob("festvox-ru*.deb"))
-        if len(packages) != 1:
-            raise AudioError(
-                "apt-get fetched no package festvox-ru; run apt-get update, or name another folder"
-            )
-        _run(["dpkg-deb", "-x", str(packages[0]), download + "/unpacked"], download)
-        (Path(download) / "unpacked" / "usr").rename(folder / "usr")
-    return recordings
-
-
-def _run(command: list[str], folder: str) -> None:
-    try:
-        subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
-    except FileNotFoundError as error:
-        raise AudioError(
-            f"{command[0]} is not on this machine; use Debian or Ubuntu, or another corpus"
-        ) from error
-    except subprocess.CalledProcessError as error:
-        reason = (error.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise AudioError(
-            f"{' '.join(command[:2])} failed ({reason}); run apt-get update and try again"
-        ) from error
 
 
 def _is_sound(file: Path, folder: Path) -> bool:

@@ -1,90 +1,245 @@
-"""Detection: which quantizer made these samples, told from the values that occur, or a refusal.
+"""Detection: which quantizer made these samples, from the samples alone.
 
-The values of a quantized signal lie on few levels. They are asked whether they are multiples of one step
-on the grid of 8-, 16- or 24-bit PCM, or fit a straight line over whole numbers, up to the rounding of how
-they were stored (16-bit codes, float32, float64); then, whether they are the outputs of G.711 rather than
-of a uniform quantizer, whatever gain and offset were applied since (`evidence` looks that up, and at how
-often the values occur). The confidence is one minus the chance that values without such a step pass the
-same test, so it grows with the number of different values and with the step's distance from the rounding.
+The values of a quantized signal lie on few levels. Three steps lead from samples to a quantizer:
 
-What levels cannot tell is where the edges lie between them: half-way is assumed, as for converters that
-round. For one that truncates, whose samples average half a step too low, make a `Truncation` with the
-step that was found. Fades and mixing after the quantizer defeat the method: what they leave is the grid that
-the result was stored on, and only where they leave holes in the histogram is this noticed. Dither before the
-quantizer is not noticed at all; the original then lies outside a part of the cells. Few levels may be equally
-far apart in sounds that were never rounded, such as square waves: where samples jump between them, and they
-are further apart than how they were stored makes them, they are refused.
+1. **Grid.** Find the step: the values are multiples of one step on the grid of 8-, 16- or 24-bit PCM, or fit
+   a straight line over whole numbers, up to the rounding of their storage (16-bit codes, float32, float64).
+2. **Evidence.** Ask whether the values are outputs of G.711 instead, after any gain and shift, and whether
+   the histogram of the levels contradicts a uniform quantizer.
+3. **Decision.** Name the quantizer, or refuse. The confidence is one minus the probability that values
+   without such a step pass the same test. It grows with the number of values and with step over rounding.
+
+Levels do not tell where the edges between them lie. Half-way is assumed, as for converters that round; a
+converter that truncates has to be named. Fades and mixing after the quantizer leave only the grid of the
+storage; at most, holes in the histogram give them away. Dither before the quantizer is not noticed, and the
+original then lies outside some cells. Few equidistant levels also occur in sound that was never rounded, such
+as square waves: samples that jump between them are refused.
+
+`choose_quantizer` puts detection in order with what users and containers say.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar, TypedDict, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pdrn.audio.cells import Cells
-from pdrn.audio.quantizers import ALaw, MidRise, MidTread, MuLaw, numbers
+from pdrn.audio.quantizers import (
+    LAWS,
+    PCM_BITS,
+    ALaw,
+    Bounded,
+    Clipping,
+    Exact,
+    MidRise,
+    MidTread,
+    MuLaw,
+    Quantizer,
+    Uniform,
+    check_bits,
+    check_positive,
+    numbers,
+)
 from pdrn.errors import InputError, UncertainError, UndetectedError
 
 Values = NDArray[np.float64]
+Places = NDArray[np.int64]
+Counts = NDArray[np.intp]
 
+
+# --- The result ---
+
+
+@final
+@dataclass(frozen=True)
+class Detected:
+    """A quantizer that explains samples: their levels are shift + gain * level of the `quantizer`.
+
+    Cells do not overlap: an end is half-way between two levels, or one of G.711's tables. They may reach
+    beyond the samples of the detection: the start of a recording serves for the rest.
+
+    Parameters
+    ----------
+    quantizer : MidTread, MidRise, MuLaw or ALaw
+        Uniform ones have the step and offset of the samples, and as many bits as these need.
+    effective_bits : int
+        Bits that number all levels from the lowest to the highest that occur; 8 for G.711.
+    confidence : float
+        One minus the probability that samples without this structure look like it.
+    slack : float
+        How far storing may have moved the levels.
+    gain, shift : float
+        Applied to G.711's outputs since.
+    truncating : bool
+        Whether levels are the lower ends of their cells, which samples do not tell.
+    """
+
+    quantizer: MidTread | MidRise | MuLaw | ALaw
+    effective_bits: int
+    confidence: float
+    slack: float
+    gain: float = 1.0
+    shift: float = 0.0
+    truncating: bool = False
+
+    limit: ClassVar[float] = 1.0
+
+    @property
+    def kind(self) -> str:
+        """Return mid-tread (zero is a level), mid-rise (zero is an edge), shifted, mu-law or A-law."""
+        if isinstance(self.quantizer, MuLaw | ALaw):
+            return str(self.quantizer)
+        if self.quantizer.offset:
+            return "shifted"
+        return "mid-tread" if isinstance(self.quantizer, MidTread) else "mid-rise"
+
+    @property
+    def step(self) -> float | None:
+        """Width of all cells; None for G.711."""
+        return self.quantizer.step
+
+    def observe(self, samples: ArrayLike) -> Cells:
+        """Return the cells of samples that lie on the detected levels.
+
+        Where zero is an edge, in mid-rise and in A-law, it is inserted silence: its cell reaches to the
+        levels on either side.
+        """
+        x = numbers(samples)
+        least = self._least_level
+        silent = (x == 0) & (least > 0)
+        heard = np.where(silent, least, x)
+        try:
+            if isinstance(self.quantizer, MuLaw | ALaw):
+                cells = self._observe_law(self.quantizer, heard)
+            else:
+                cells = self._observe_uniform(self.quantizer, heard)
+        except InputError as error:
+            raise InputError(
+                f"not all samples lie on the levels detected from some ({self}); name the quantizer, or "
+                "restore parts or channels separately"
+            ) from error
+        return cells.silenced(silent, least)
+
+    @property
+    def _least_level(self) -> float:
+        """Distance of the levels next to zero where zero is an edge between them, otherwise 0."""
+        if isinstance(self.quantizer, MuLaw | ALaw):
+            return self.gain * self.quantizer.least_level if abs(self.shift) <= self.slack else 0.0
+        return self.quantizer.step / 2 if self.kind == "mid-rise" else 0.0
+
+    def _observe_uniform(self, quantizer: MidTread | MidRise, samples: Values) -> Cells:
+        boundless = replace(quantizer, bits=32)
+        codes = boundless.codes_of(samples)
+        cells = boundless.cells(codes)
+        if self.truncating:
+            return Cells(cells.lo + quantizer.step / 2, cells.hi + quantizer.step / 2)
+        if self.kind == "mid-tread" and quantizer.limit == 1:
+            # The highest of all levels has half a step more up to full scale, the lowest as much less. Where
+            # full scale is not 1, a gain was applied, and it cannot be told which level was the highest.
+            lo = np.where(codes == quantizer.lowest, -1.0, cells.lo)
+            return Cells(lo, np.where(codes == quantizer.highest, 1.0, cells.hi))
+        return cells
+
+    def _observe_law(self, law: MuLaw | ALaw, samples: Values) -> Cells:
+        codes = law.encode((samples - self.shift) / self.gain)
+        if (np.abs(samples - self.shift - self.gain * law.decode(codes)) > self.slack).any():
+            raise InputError(f"a sample is no level of {law}; detect it separately")
+        cells = law.cells(codes)
+        lo, hi = np.maximum(cells.lo, -1.0), np.minimum(cells.hi, 1.0)  # the outermost are open-ended
+        return Cells(self.shift + self.gain * lo, self.shift + self.gain * hi)
+
+    def __str__(self) -> str:
+        if self.step is None:
+            return self.kind
+        how = ", truncated" if self.truncating else ""
+        return f"{self.effective_bits} bits in use, {self.kind}, a step of {self.step:.6g}{how}"
+
+
+# --- 1. Grid: the step that all values are multiples of ---
+
+_STORED_BITS = (8, 16, 24)
+_MOST_LEVELS = 1 << 17
 _MOST_STEPS = 1 << 24
 _LEAST_STEP = 15  # in units of the rounding: keeps the sum of all errors under a quarter of a step
 _MOST_SKIPPED = 8  # try steps down to this fraction of the smallest distance between two values
 
 
 @dataclass(frozen=True)
-class Grid:
-    """Levels `level` + step * whole number, the samples off by `tolerance` and stored with `rounding`."""
+class _Grid:
+    """Levels `level` + step * whole number; samples lie within `tolerance`, stored with `rounding`."""
 
     step: float
     level: float
     tolerance: float
     rounding: float
     doubt: float
-    """The chance that values without such a step seem to have it."""
+    """Probability that values without such a step seem to have it."""
 
 
-def stored_grid(values: Values, codes: NDArray[np.int64], bits: int) -> Grid | None:
-    """Tell the grid of samples that lie on the grid of PCM with these codes, None where they have no step."""
+def _find_grid(values: Values, largest: float) -> _Grid:
+    """Return the grid of sorted, distinct values; raise `UndetectedError` where there is none."""
+    for bits in _STORED_BITS:
+        codes = values * 2.0 ** (bits - 1)
+        if largest <= 1 << 16 and (codes == np.rint(codes)).all():
+            grid = _pcm_grid(values, codes.astype(np.int64), bits)
+            if grid is None:
+                raise UndetectedError(
+                    f"the {bits}-bit codes are never neighbours but have no common step; name the quantizer"
+                )
+            return grid
+    if len(values) > _MOST_LEVELS:
+        raise UndetectedError(
+            f"the samples have {len(values)} different values and no step; they are not quantized"
+        )
+    exact_in_float32 = (values == values.astype(np.float32)).all()
+    found = _fit_line(values, largest * 2.0 ** (-23 if exact_in_float32 else -47))
+    if found is None:
+        raise UndetectedError("the values have no common step; they are not quantized, or were changed since")
+    return found
+
+
+def _pcm_grid(values: Values, codes: Places, bits: int) -> _Grid | None:
+    """Return the grid of values that are PCM codes: their common divisor, the stored grid, or a fit."""
     distances = np.diff(codes)
     factor = int(np.gcd.reduce(distances))
     lsb = 2.0 ** (1 - bits)
     if factor > 1:
         aligned = codes[0] % factor in (0, factor / 2)
         doubt = float(factor) ** (2 - len(codes)) * (2 / factor if aligned else 1.0)
-        return Grid(factor * lsb, float(values[0]), 0.0, lsb / 2, doubt)
+        return _Grid(factor * lsb, float(values[0]), 0.0, lsb / 2, doubt)
     if distances.min() == 1:
         neighbours = int(np.count_nonzero(distances == 1))  # each speaks against any coarser step
-        return Grid(lsb, float(values[0]), 0.0, 0.0, 2.0**-neighbours)
-    return fit(values, lsb / 2)
+        return _Grid(lsb, float(values[0]), 0.0, 0.0, 2.0**-neighbours)
+    return _fit_line(values, lsb / 2)
 
 
-def fit(values: Values, rounding: float) -> Grid | None:
-    """Fit value = level_0 + step * whole number, each off by `rounding` at most, None where that fails."""
+def _fit_line(values: Values, rounding: float) -> _Grid | None:
+    """Fit value = first + step * whole number with errors of at most 2 * rounding; None where that fails."""
     differences = np.diff(values)
     ordered = np.sort(differences)
     for skipped in range(1, _MOST_SKIPPED + 1):
         if ordered[0] < _LEAST_STEP * rounding * skipped:
             return None
-        step = _refined_step(ordered, ordered[0] / skipped)
-        numbers = np.concatenate([[0.0], np.cumsum(np.rint(differences / step))])
-        centred = numbers - numbers.mean()
+        step = _refine_step(ordered, ordered[0] / skipped)
+        places = np.concatenate([[0.0], np.cumsum(np.rint(differences / step))])
+        centred = places - places.mean()
         step = float(centred @ values / (centred @ centred))
-        first = float(values.mean() - step * numbers.mean())
-        if numbers[-1] > _MOST_STEPS:
+        first = float(values.mean() - step * places.mean())
+        if places[-1] > _MOST_STEPS:
             return None
-        error = np.abs(values - first - step * numbers).max()
+        error = np.abs(values - first - step * places).max()
         if error <= 2 * rounding:
             doubt = min(_MOST_SKIPPED * (4 * rounding / step) ** (len(values) - 2), 1.0)
-            return Grid(step, first, 2 * rounding, rounding, doubt)
+            return _Grid(step, first, 2 * rounding, rounding, doubt)
     return None
 
 
-def _refined_step(ordered: Values, step: float) -> float:
-    """Return the step that ever larger differences are multiples of, each counted with the step so far."""
+def _refine_step(ordered: Values, step: float) -> float:
+    """Estimate the step from ever larger differences, each counted with the step so far."""
     reach = 1.5 * ordered[0]
     while True:
         within = ordered[ordered <= reach]
@@ -94,21 +249,20 @@ def _refined_step(ordered: Values, step: float) -> float:
         reach = max(2 * reach, ordered[len(within)])
 
 
-Places = NDArray[np.int64]
-Counts = NDArray[np.intp]
+# --- 2. Evidence: G.711, inserted silence, and what contradicts a uniform quantizer ---
 
-_NEARLY_ALL = 0.999
-_PRIMES = (2, 3, 5, 7, 11, 13)
-_DENSE = 30  # a level that a dense part of the histogram reaches this often is not missed by chance
-_LEAST_LEVELS = 4  # fewer may be odd by chance
-_MOST_HOLES = 0.02
-_MOST_ROUGHNESS = 0.25
 _STRETCHES = (1, 2, 4, 8)
 _AMBIGUOUS = 0.4
+_DENSE = 30  # a level that a dense part of the histogram reaches this often is not missed by chance
+_LEAST_LEVELS = 4  # fewer may be odd by chance
+_NEARLY_ALL = 0.999
+_PRIMES = (2, 3, 5, 7, 11, 13)
+_MOST_HOLES = 0.02
+_MOST_ROUGHNESS = 0.25
 
 
-def companding_of(places: Places, full_scale: bool) -> tuple[MuLaw | ALaw | None, NDArray[np.float64], float]:
-    """Find the G.711 outputs that these places are, after any gain and shift.
+def _match_law(places: Places) -> tuple[MuLaw | ALaw | None, Values, float]:
+    """Find the G.711 outputs that places on a uniform grid are, after any gain and shift.
 
     Returns
     -------
@@ -116,16 +270,14 @@ def companding_of(places: Places, full_scale: bool) -> tuple[MuLaw | ALaw | None
     levels : array
         The law's output for each place.
     doubt : float
-        The chance that places on a uniform grid all are such outputs.
+        Probability that places on a uniform grid are all such outputs.
     """
     codes = np.arange(256)
-    best: tuple[MuLaw | ALaw | None, NDArray[np.float64], float] = (None, np.empty(0), 0.5)
-    for law, unit in (
-        (MuLaw(full_scale, any_encoder=True), 8192),
-        (ALaw(full_scale, any_encoder=True), 4096),
-    ):
-        outputs, first = np.unique(np.rint(law.levels(codes) * unit).astype(np.int64), return_index=True)
-        widths = 2 * type(law)().cells(codes[first]).radius * unit
+    best: tuple[MuLaw | ALaw | None, Values, float] = (None, np.empty(0), 0.5)
+    laws: tuple[tuple[MuLaw | ALaw, int], ...] = ((MuLaw(), 8192), (ALaw(), 4096))
+    for law, unit in laws:
+        outputs, first = np.unique(np.rint(law.decode(codes) * unit).astype(np.int64), return_index=True)
+        widths = 2 * law.cells(codes[first]).radius * unit
         width_at = np.zeros(outputs[-1] - outputs[0] + 1)
         width_at[outputs - outputs[0]] = np.minimum(widths, unit)
         for stretch in _STRETCHES:
@@ -137,22 +289,21 @@ def companding_of(places: Places, full_scale: bool) -> tuple[MuLaw | ALaw | None
             matches = np.flatnonzero((found > 0).all(axis=1))
             matching = found[matches]
             if not len(matches) or (matching == matching[:, :1]).all(axis=1).any():
-                continue  # no such outputs, or a stretch where the law is uniform
+                continue  # no such outputs, or a segment where the law is uniform
             chances = np.minimum(stretch / matching[0], 1.0)
             doubt = float(np.prod(chances)) * len(outputs) * len(_STRETCHES)
             if (matching != matching[0]).any():
                 doubt = max(doubt, _AMBIGUOUS)  # the cells depend on which outputs they are
             if doubt < best[2]:
-                levels = (starts[matches[0]] + wanted + outputs[0]) / unit
-                best = (law, levels, doubt)
+                best = (law, (starts[matches[0]] + wanted + outputs[0]) / unit, doubt)
     return best
 
 
-def zero_is_silence(places: Places, counts: Counts, at_zero: NDArray[np.bool_]) -> bool:
-    """Tell whether zero was put in among the levels of a mid-rise quantizer, of which it is none.
+def _is_silence(places: Places, counts: Counts, at_zero: NDArray[np.bool_]) -> bool:
+    """Tell whether zero is silence inserted into mid-rise levels, not a level.
 
-    All other levels are then odd numbers of half steps from it. Those of a quantizer that has zero would be
-    even ones too, unless there are next to none.
+    All other levels are then an odd number of half steps away. A quantizer with a level at zero would use
+    even ones too.
     """
     others = ~at_zero
     if at_zero.sum() != 1 or others.sum() < _LEAST_LEVELS:
@@ -161,15 +312,10 @@ def zero_is_silence(places: Places, counts: Counts, at_zero: NDArray[np.bool_]) 
     return bool(is_odd.all()) and counts[others].sum() >= _DENSE * others.sum()
 
 
-def never_rounded(samples: NDArray[np.float64]) -> bool:
-    """Tell whether samples on few levels are a square wave's or clicks rather than a rounded wave's."""
-    return _jump(samples) or _click(samples)
+def _is_square_wave(samples: Values) -> bool:
+    """Tell whether samples mostly jump past the neighbouring level, as rounded waves do not.
 
-
-def _jump(samples: NDArray[np.float64]) -> bool:
-    """Tell whether samples mostly go from one of few levels to another that is not the next.
-
-    Rounded waves do not, and square waves do. Zero among four other levels may be silence that was put in.
+    Zero among four other levels may be inserted silence.
     """
     without_zero = samples[samples != 0]
     for heard in (samples, without_zero) if len(np.unique(without_zero)) > 3 else (samples,):
@@ -179,8 +325,8 @@ def _jump(samples: NDArray[np.float64]) -> bool:
     return True
 
 
-def _click(samples: NDArray[np.float64]) -> bool:
-    """Tell whether samples leave the usual one of three levels for one at a time mostly, as clicks do."""
+def _is_clicks(samples: Values) -> bool:
+    """Tell whether samples leave the usual one of three levels mostly for a single sample."""
     values, counts = np.unique(samples, return_counts=True)
     if len(values) != 3:
         return False
@@ -189,10 +335,10 @@ def _click(samples: NDArray[np.float64]) -> bool:
     return bool(np.count_nonzero(away) < 1.5 * begins)
 
 
-def flaw(places: Places, counts: Counts) -> str | None:
-    """Return what speaks against a uniform quantizer with these levels, None if nothing does.
+def _histogram_flaw(places: Places, counts: Counts) -> str | None:
+    """Return what in the histogram contradicts a uniform quantizer, None if nothing does.
 
-    The level that occurs most often is left out: silence says nothing.
+    The most frequent level is left out: silence says nothing.
     """
     others = np.arange(len(places)) != counts.argmax()
     from_mode = places[others] - places[counts.argmax()]
@@ -215,149 +361,55 @@ def flaw(places: Places, counts: Counts) -> str | None:
     holes = np.mean((around >= _DENSE) & (middle < around / 10))
     if holes > _MOST_HOLES:
         return f"{holes:.0%} of the most used levels are hardly used, as after a change of gain or a fade"
-    often = np.log(middle[1:-1] + 1) - np.log((middle[:-2] + 1) * (middle[2:] + 1)) / 2
-    often = np.abs(often[middle[1:-1] >= 3 * _DENSE])
-    if len(often) >= 20 and np.median(often) > _MOST_ROUGHNESS:
+    roughness = np.log(middle[1:-1] + 1) - np.log((middle[:-2] + 1) * (middle[2:] + 1)) / 2
+    roughness = np.abs(roughness[middle[1:-1] >= 3 * _DENSE])
+    if len(roughness) >= 20 and np.median(roughness) > _MOST_ROUGHNESS:
         return "neighbouring levels are not used equally often, as after a change of gain or mixing"
     return None
 
 
+# --- 3. Decision ---
+
 LEAST_CONFIDENCE = 0.99
 
-_STORED_BITS = (8, 16, 24)
-_FEW_LEVELS = 8  # that many may be equally far apart in sounds that were never rounded
-_MOST_LEVELS = 1 << 17
+_FEW_LEVELS = 8  # as few may be equidistant in sound that was never rounded
 
 
-@dataclass(frozen=True)
-class Detection:
-    """A quantizer that explains the samples.
-
-    Parameters
-    ----------
-    kind : str
-        "mid-tread" (zero is a level), "mid-rise" (zero is an edge), "shifted" (neither), "mu-law" or "A-law".
-    quantizer : MidTread, MidRise, MuLaw or ALaw
-        With `step` and `offset` where they exist, and as many bits as the samples need.
-    effective_bits : int
-        Bits that number all levels from the lowest to the highest that occur; 8 for G.711.
-    confidence : float
-        One minus the chance that samples without this structure look like it.
-    slack : float
-        How far the levels may be from their true places, since storing rounded them.
-    outermost : tuple of int
-        The lowest and highest code that occur. Their samples may have been cut off there, whatever the gain
-        was since, so their cells are open-ended unless `full_scale`. (For G.711 the quantizer says it all.)
-    full_scale : bool
-        Whether the signal is known not to have been cut off.
-    gain, shift : float
-        What was done to G.711's outputs: the samples are shift + gain * level.
-    """
-
-    kind: str
-    quantizer: MidTread | MidRise | MuLaw | ALaw
-    effective_bits: int
-    confidence: float
-    slack: float
-    outermost: tuple[int, int]
-    full_scale: bool
-    gain: float = 1.0
-    shift: float = 0.0
-
-    def cells(self, samples: ArrayLike, truncated: bool = False, widened: bool = True) -> Cells:
-        """Return the cells of samples that show this quantizer's levels.
-
-        Levels are in the middle of their cells, or at their lower ends if `truncated`. Cells are `widened` by
-        the slack, so that they hold the original for certain, and overlap by twice as much; or else they end
-        where the next begin, so that whatever lies in one is nearest to its level.
-
-        They may reach beyond those that it was detected from: a recording's start serves for the rest. Zero
-        where it is an edge, in mid-rise and in A-law, is silence that was put in: its cell reaches to the
-        levels on either side.
-        """
-        x = numbers(samples)
-        least = self._least_level
-        silent = (x == 0) & (least > 0)
-        heard = np.where(silent, least, x)
-        if isinstance(self.quantizer, MuLaw | ALaw):
-            cells = self._cells_of_g711(self.quantizer, heard)
-        else:
-            cells = self._cells_of_uniform(self.quantizer, heard, truncated)
-        cells = cells.silenced(silent, least)
-        return Cells(cells.lo - self.slack, cells.hi + self.slack) if widened else cells
-
-    @property
-    def _least_level(self) -> float:
-        """How far the levels next to zero are from it where zero is an edge between them, otherwise 0."""
-        if isinstance(self.quantizer, MuLaw | ALaw):
-            return self.gain * self.quantizer.least_level if abs(self.shift) <= self.slack else 0.0
-        return self.quantizer.step / 2 if self.kind == "mid-rise" else 0.0
-
-    def _cells_of_uniform(self, quantizer: MidTread | MidRise, samples: Values, truncated: bool) -> Cells:
-        boundless = replace(quantizer, bits=32)
-        codes = boundless.codes_of(samples)
-        cells = boundless.cells(codes)
-        if truncated:
-            cells = Cells(cells.lo + quantizer.step / 2, cells.hi + quantizer.step / 2)
-        if not self.full_scale:
-            cells = cells.opened(codes <= self.outermost[0], codes >= self.outermost[1])
-        elif self.kind == "mid-tread" and quantizer.limit == 1 and not truncated:
-            # The highest of all levels has half a step more up to full scale, the lowest as much less. Where
-            # full scale is not 1, a gain was applied, and it cannot be told which level was the highest.
-            lo = np.where(codes == quantizer.lowest, -1.0, cells.lo)
-            cells = Cells(lo, np.where(codes == quantizer.highest, 1.0, cells.hi))
-        return cells
-
-    def _cells_of_g711(self, law: MuLaw | ALaw, samples: Values) -> Cells:
-        law = replace(law, full_scale=False)
-        codes = law.encode((samples - self.shift) / self.gain)
-        off_grid = np.abs(samples - self.shift - self.gain * law.levels(codes)) > self.slack
-        if off_grid.any():
-            raise InputError(f"{samples[off_grid][0]} is no level of {self.kind}; detect this part apart")
-        cells = law.cells(codes)
-        lo, hi = cells.lo, cells.hi
-        if self.full_scale:  # the outermost cells hold all that is louder
-            lo, hi = np.maximum(lo, -1.0), np.minimum(hi, 1.0)
-        return Cells(self.shift + self.gain * lo, self.shift + self.gain * hi)
-
-
-def detect(samples: ArrayLike, full_scale: bool = False) -> Detection:
-    """Tell the quantizer from the samples.
+def detect(samples: ArrayLike) -> Detected:
+    """Detect the quantizer that made the samples.
 
     Parameters
     ----------
     samples : array_like, shape (frames,) or (channels, frames)
-        Channels are looked at one by one and have to agree.
-    full_scale : bool
-        Whether the signal is known not to have been cut off: the outermost cells are then bounded.
+        Each channel is looked at, and all have to agree.
 
     Raises
     ------
     UndetectedError
-        If the samples are not quantized, or their channels differ. An `UncertainError` if they are silent or
+        If the samples are not quantized, or their channels differ; `UncertainError` if they are silent or
         too few.
 
     Examples
     --------
     >>> found = detect(MidRise(bits=5).quantize(np.sin(np.arange(1000))) * 0.7 + 0.01)
-    >>> found.kind, found.effective_bits, round(found.quantizer.step / 0.7, 6)
+    >>> found.kind, found.effective_bits, round(found.step / 0.7, 6)
     ('shifted', 5, 0.0625)
     """
     array = np.asarray(samples, dtype=np.float64)
     if array.ndim not in (1, 2):
         raise UndetectedError(f"need (frames,) or (channels, frames), got shape {array.shape}; reshape it")
     if array.ndim == 1 or len(array) == 1:
-        return _detect_channel(array.ravel(), full_scale)
+        return _detect_channel(array.ravel())
     channels, refusals = [], []
     for index, channel in enumerate(array):
         try:
-            channels.append(_detect_channel(channel, full_scale))
+            channels.append(_detect_channel(channel))
         except UndetectedError as reason:
             refusals.append(type(reason)(f"channel {index}: {reason}"))
     if refusals:
         raise min(refusals, key=lambda refusal: isinstance(refusal, UncertainError))
     try:
-        together = _detect_channel(array.ravel(), full_scale)
+        together = _detect_channel(array.ravel())
     except UndetectedError:
         together = None
     if together is None or not all(_agree(found, together) for found in channels):
@@ -365,14 +417,14 @@ def detect(samples: ArrayLike, full_scale: bool = False) -> Detection:
     return together
 
 
-def _agree(channel: Detection, together: Detection) -> bool:
+def _agree(channel: Detected, together: Detected) -> bool:
     """Tell whether the channel's step is that of all: a finer one of all would be half of it or less."""
-    if isinstance(channel.quantizer, MuLaw | ALaw) or isinstance(together.quantizer, MuLaw | ALaw):
-        return (channel.kind, channel.quantizer) == (together.kind, together.quantizer)
-    return channel.kind == together.kind and channel.quantizer.step < 1.5 * together.quantizer.step
+    if channel.step is None or together.step is None:
+        return channel.quantizer == together.quantizer
+    return channel.kind == together.kind and channel.step < 1.5 * together.step
 
 
-def _detect_channel(samples: Values, full_scale: bool) -> Detection:
+def _detect_channel(samples: Values) -> Detected:
     values, counts = np.unique(samples, return_counts=True)
     if not np.isfinite(values).all():
         raise UndetectedError("a sample is NaN or infinite; repair the input first")
@@ -383,66 +435,36 @@ def _detect_channel(samples: Values, full_scale: bool) -> Detection:
     largest = float(np.abs(values).max())
     if not 1e-30 < largest < 1e30:
         raise UndetectedError(f"a peak of {largest:.3g} is no sound's; scale the samples to about 1")
-    grid = _grid_of(values, largest)
+    grid = _find_grid(values, largest)
     coarser_than_stored = grid.rounding > 0
-    if coarser_than_stored and len(values) <= _FEW_LEVELS and never_rounded(samples):
+    few = coarser_than_stored and len(values) <= _FEW_LEVELS
+    if few and (_is_square_wave(samples) or _is_clicks(samples)):
         raise UndetectedError(
             f"the samples have {len(values)} different values and jump from one to another, as square waves "
             "and clicks do, which were never rounded; name the quantizer if these were"
         )
-    return _judge(grid, values, counts, full_scale)
+    return _decide(grid, values, counts)
 
 
-def _grid_of(values: Values, largest: float) -> Grid:
-    for bits in _STORED_BITS:
-        codes = values * 2.0 ** (bits - 1)
-        if largest <= 1 << 16 and (codes == np.rint(codes)).all():
-            grid = stored_grid(values, codes.astype(np.int64), bits)
-            if grid is None:
-                raise UndetectedError(
-                    f"the {bits}-bit codes are never neighbours but have no common step; name the quantizer"
-                )
-            return grid
-    if len(values) > _MOST_LEVELS:
-        raise UndetectedError(
-            f"the samples have {len(values)} different values and no step; they are not quantized"
-        )
-    exact_in_float32 = (values == values.astype(np.float32)).all()
-    found = fit(values, largest * 2.0 ** (-23 if exact_in_float32 else -47))
-    if found is None:
-        raise UndetectedError("the values have no common step; they are not quantized, or were changed since")
-    return found
-
-
-def _judge(grid: Grid, values: Values, counts: NDArray[np.intp], full_scale: bool) -> Detection:
-    """Tell what made the samples whose values lie on this grid."""
+def _decide(grid: _Grid, values: Values, counts: Counts) -> Detected:
+    """Return the quantizer whose levels on this grid the values are, by the evidence."""
     places = np.rint((values - grid.level) / grid.step).astype(np.int64)
-    law, levels, doubt = companding_of(places, full_scale)
+    law, levels, doubt = _match_law(places)
     heard = values != 0
     if law is not None:
-        centred = levels - levels.mean()
-        gain = float(centred @ values / (centred @ centred))
-        shift = float(values.mean() - gain * levels.mean())
-        usual = 2.0 ** round(math.log2(gain))
-        if (np.abs(values - usual * levels) <= grid.tolerance).all():
-            gain, shift = usual, 0.0
-        error = float(np.abs(values - shift - gain * levels).max())
-        slack = 0.0 if np.array_equal(values, levels) else 2 * error + grid.rounding
-        kind = "mu-law" if isinstance(law, MuLaw) else "A-law"
-        outermost = int(law.encode(levels[0])), int(law.encode(levels[-1]))
-        found = Detection(kind, law, 8, 1 - doubt, slack, outermost, full_scale, gain, shift)
-    elif not heard.all() and isinstance(companding_of(places[heard], full_scale)[0], ALaw):
+        found = _describe_law(law, levels, doubt, grid, values)
+    elif not heard.all() and isinstance(_match_law(places[heard])[0], ALaw):
         without = replace(grid, level=float(values[heard][0]))
-        return _judge(without, values[heard], counts[heard], full_scale)
-    elif zero_is_silence(places, counts, ~heard):
+        return _decide(without, values[heard], counts[heard])
+    elif _is_silence(places, counts, ~heard):
         doubt = min(grid.doubt, 2.0 ** (2 - int(heard.sum())))  # that all of them are odd
         apart = replace(grid, step=2 * grid.step, level=float(values[heard][0]), doubt=doubt)
-        return _judge(apart, values[heard], counts[heard], full_scale)
+        return _decide(apart, values[heard], counts[heard])
     else:
-        reason = flaw(places, counts)
-        if reason:
-            raise UndetectedError(f"{reason}; name the quantizer")
-        found = _describe(grid, values, full_scale)
+        flaw = _histogram_flaw(places, counts)
+        if flaw:
+            raise UndetectedError(f"{flaw}; name the quantizer")
+        found = _describe_uniform(grid, values)
     if found.confidence < LEAST_CONFIDENCE:
         raise UncertainError(
             f"the best guess, {found.kind} with {found.effective_bits} bits, has a confidence of only "
@@ -451,8 +473,21 @@ def _judge(grid: Grid, values: Values, counts: NDArray[np.intp], full_scale: boo
     return found
 
 
-def _describe(grid: Grid, values: Values, full_scale: bool) -> Detection:
-    """Name the grid, snapped to usual places that explain the values as well."""
+def _describe_law(law: MuLaw | ALaw, levels: Values, doubt: float, grid: _Grid, values: Values) -> Detected:
+    """Fit gain and shift, snapped to a power of two and zero where these explain the values as well."""
+    centred = levels - levels.mean()
+    gain = float(centred @ values / (centred @ centred))
+    shift = float(values.mean() - gain * levels.mean())
+    usual = 2.0 ** round(math.log2(gain))
+    if (np.abs(values - usual * levels) <= grid.tolerance).all():
+        gain, shift = usual, 0.0
+    error = float(np.abs(values - shift - gain * levels).max())
+    slack = 0.0 if np.array_equal(values, levels) else 2 * error + grid.rounding
+    return Detected(law, 8, 1 - doubt, slack, gain, shift)
+
+
+def _describe_uniform(grid: _Grid, values: Values) -> Detected:
+    """Name the grid, its step and offset snapped to usual ones that explain the values as well."""
     step, tolerance = grid.step, grid.tolerance
     span = (values[-1] - values[0]) / step
     exponent = round(math.log2(step))
@@ -461,8 +496,6 @@ def _describe(grid: Grid, values: Values, full_scale: bool) -> Detection:
     phase = (grid.level / step) % 1.0
     tolerance += 1e-9 * step
     on_tread, on_rise = min(phase, 1 - phase) * step <= tolerance, abs(phase - 0.5) * step <= tolerance
-    kind = "mid-tread" if on_tread else "mid-rise" if on_rise else "shifted"
-    quantizer_type = MidTread if on_tread else MidRise
     offset = 0.0 if on_tread or on_rise else grid.level + step * (round(span / 2) - 0.5)
     codes = np.rint((values - offset) / step - (0.0 if on_tread else 0.5))
     reach = max(-codes[0], codes[-1] + 1)
@@ -471,15 +504,206 @@ def _describe(grid: Grid, values: Values, full_scale: bool) -> Detection:
         bits = max(bits, min(1 - exponent, 32))  # full scale is 1 unless the samples reach beyond
     if bits > 32:
         raise UndetectedError(f"the samples lie {reach:.0f} steps from zero; remove their offset first")
-    quantizer = quantizer_type(bits, step, offset)
-    error = np.abs(quantizer.levels(codes.astype(np.int64)) - values).max()
-    rounded = tolerance > 1e-9 * step or step != 2.0**exponent or kind == "shifted"
-    return Detection(
-        kind,
+    quantizer = (MidTread if on_tread else MidRise)(bits, step, offset)
+    error = np.abs(quantizer.decode(codes.astype(np.int64)) - values).max()
+    rounded = tolerance > 1e-9 * step or step != 2.0**exponent or offset != 0
+    return Detected(
         quantizer,
         effective_bits=max(math.ceil(math.log2(codes[-1] - codes[0] + 1)), 1),
         confidence=1 - grid.doubt,
         slack=float(error) + (grid.rounding if rounded else 0.0),
-        outermost=(int(codes[0]), int(codes[-1])),
-        full_scale=full_scale,
     )
+
+
+# --- The choice: named, stored or detected ---
+
+_LAW_OF_SUBTYPE = {"ULAW": "mulaw", "ALAW": "alaw"}
+_SAME_STEP = 1e-3
+
+
+class QuantizerKeywords(TypedDict, total=False):
+    """The fields of `QuantizerOptions` as keywords."""
+
+    bits: int | None
+    step: float | None
+    law: str | None
+    clip_at: float | None
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class QuantizerOptions:
+    """What a user knows about the quantizer; the rest is detected.
+
+    Parameters
+    ----------
+    bits : int, optional
+        Bit depth: levels are 2 / 2**bits apart, at the offset that the samples show.
+    step : float, optional
+        Distance of two levels, instead of the bit depth.
+    law : str, optional
+        "mulaw" or "alaw", instead of either.
+    clip_at : float, optional
+        Where samples were cut off, on both sides of zero. Default: nowhere; the outermost cells end at full
+        scale.
+    truncated : bool
+        Whether the converter dropped bits instead of rounding.
+    """
+
+    bits: int | None = None
+    step: float | None = None
+    law: str | None = None
+    clip_at: float | None = None
+    truncated: bool = False
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("bits", "step", "law") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise InputError(f"{' and '.join(given)} exclude each other; pass one of them")
+        if self.law is not None and self.law not in LAWS:
+            raise InputError(f"the laws are {' and '.join(LAWS)}, got {self.law!r}")
+        if self.law is not None and self.truncated:
+            raise InputError("G.711 is not made by truncation; leave one of the two out")
+        if self.bits is not None:
+            check_bits(self.bits)
+        if self.step is not None:
+            check_positive("the step", self.step)
+        if self.clip_at is not None:
+            check_positive("the clipping threshold", self.clip_at)
+
+
+def choose_quantizer(
+    samples: Values | None,
+    options: QuantizerOptions | None = None,
+    subtype: str | None = None,
+    *,
+    gaps: bool = False,
+) -> Quantizer:
+    """Choose the quantizer of samples: named by the user, stored by the container, or detected.
+
+    Parameters
+    ----------
+    samples : array, shape (channels, frames), or None
+        May be the beginning of more. NaN marks missing samples. None: a stream that has not begun.
+    options : QuantizerOptions, optional
+        What the user names; default: nothing.
+    subtype : str, optional
+        How the container stores samples, such as PCM_16 or ULAW.
+    gaps : bool
+        Whether samples may be missing later on.
+
+    Raises
+    ------
+    InputError
+        If the samples do not lie on the named levels; `UndetectedError` if none are named nor detected.
+    """
+    options = options or QuantizerOptions()
+    heard = np.empty((1, 0)) if samples is None else samples
+    known = heard[~np.isnan(heard)]
+    stored = Uniform(PCM_BITS[subtype], truncating=options.truncated) if subtype in PCM_BITS else None
+
+    # 1. The user names it: bits, step or law. A bit depth or step may lie at an offset, which is detected.
+    if options.law is not None or options.bits is not None or options.step is not None:
+        named = LAWS[options.law] if options.law else _uniform(options)
+        try:
+            named.observe(known)
+        except InputError as error:
+            return _clipped(_detect_at_step(known, named.step, options, error), options)
+        return _clipped(named, options) if options.step is not None else _ended(named, options)
+
+    # 2. The container leaves no doubt: G.711.
+    if subtype in _LAW_OF_SUBTYPE:
+        if options.truncated:
+            raise InputError(f"{subtype} is G.711, which is not made by truncation; leave that out")
+        return _ended(LAWS[_LAW_OF_SUBTYPE[subtype]], options)
+
+    #    Where clipping is named: levels detected below the threshold, else PCM as stored, else exact samples.
+    if options.clip_at is not None:
+        try:
+            found = _detect(known[np.abs(known) < options.clip_at], options.truncated)
+            found.observe(known)
+        except InputError:
+            return Clipping(options.clip_at, stored or Exact())
+        return Clipping(options.clip_at, found)
+
+    # 3. The samples tell.
+    if samples is None:
+        raise InputError("a stream cannot be detected beforehand; pass bits, step, law or clip_at")
+    try:
+        return _detect(_telling(samples), options.truncated)
+    except UndetectedError as reason:
+        # 4. They are too few to tell, but fill the grid of the PCM that stores them.
+        if stored and known.size and isinstance(reason, UncertainError) and _fill(samples, stored.step):
+            return Bounded(stored)
+        # 5. They were never quantized, and only gaps are to be filled in.
+        has_gaps = gaps or known.size < samples.size
+        if has_gaps and not stored and _is_unquantized(samples):
+            return Exact()
+        raise UndetectedError(f"no quantizer is detected, pass bits, step or law: {reason}") from reason
+
+
+def _uniform(options: QuantizerOptions) -> Uniform:
+    return Uniform(options.bits, options.step or 0.0, options.truncated)
+
+
+def _clipped(quantizer: Quantizer, options: QuantizerOptions) -> Quantizer:
+    return quantizer if options.clip_at is None else Clipping(options.clip_at, quantizer)
+
+
+def _ended(quantizer: Quantizer, options: QuantizerOptions) -> Quantizer:
+    """End the outermost cells at full scale, or leave them open where clipping is named."""
+    return Bounded(quantizer) if options.clip_at is None else Clipping(options.clip_at, quantizer)
+
+
+def _detect(samples: Values, truncated: bool) -> Detected:
+    found = detect(samples)
+    if truncated and found.step is None:
+        raise UndetectedError(f"{found} was found, which is not made by truncation; name the quantizer")
+    return replace(found, truncating=truncated)
+
+
+def _detect_at_step(
+    samples: Values, step: float | None, options: QuantizerOptions, refusal: InputError
+) -> Detected:
+    """Return the detected quantizer if it has the named step, at another offset; else refuse."""
+    try:
+        found = detect(samples)
+    except UndetectedError:
+        found = None
+    if found is None or found.step is None or step is None or abs(found.step / step - 1) >= _SAME_STEP:
+        raise InputError(f"{refusal}, or leave it out to have it detected") from refusal
+    return replace(found, truncating=options.truncated)
+
+
+def _telling(samples: Values) -> Values:
+    """Return the channels that have sound, or all where none has, with known samples alone."""
+    heard = [row for row in samples if _has_sound(row[~np.isnan(row)])]
+    if not heard:
+        return samples[~np.isnan(samples)]
+    return np.stack([np.where(np.isnan(row), row[~np.isnan(row)][0], row) for row in heard])
+
+
+def _has_sound(samples: Values) -> bool:
+    """Tell whether there are three values or more: the last bit of a dead channel may toggle."""
+    others = samples[samples != samples[:1]]
+    return bool((others != others[:1]).any())
+
+
+def _fill(samples: Values, step: float) -> bool:
+    """Tell whether most levels of each channel are neighbours, so that no longer step is likely."""
+    for channel in np.atleast_2d(_telling(samples)):
+        distances = np.diff(np.unique(channel))
+        if 2 * np.count_nonzero(distances > step) >= max(len(distances), 1):
+            return False
+    return True
+
+
+def _is_unquantized(samples: Values) -> bool:
+    """Tell whether there are samples, and no channel by itself shows a quantizer."""
+    for channel in np.atleast_2d(_telling(samples)):
+        try:
+            detect(channel)
+        except UndetectedError:
+            continue
+        return False
+    return not np.isnan(samples).all()

@@ -1,7 +1,7 @@
-"""Audio files: read, write, block by block; raw PCM; checks of containers.
+"""Audio files: read, read in blocks, write, raw PCM, container checks.
 
-Files and pipes are read block by block; a pipe is first copied to a temporary file on disk, since most
-formats cannot be read without seeking. Output is written whole or not at all, and never leaves its cells.
+Files and pipes are read block by block. A pipe is first copied to a temporary file, since most formats
+cannot be read without seeking. Output is written atomically and never leaves its cells.
 """
 
 from __future__ import annotations
@@ -22,127 +22,39 @@ import soxr
 from numpy.typing import ArrayLike, NDArray
 
 from pdrn.audio.cells import Cells, FloatArray
-from pdrn.audio.quantizers import ALaw, MidTread, MuLaw, Truncation
+from pdrn.audio.quantizers import LAWS, PCM_BITS
 from pdrn.errors import AudioError, InputError, system_reason
 from pdrn.storage import Target, atomic_write, standard_input, temporary_file
 
-_MOST_CHUNKS = 10_000
-
-
-def _is_unknown(length: int) -> bool:
-    """Tell whether this is what writers to a pipe put where they cannot know the size yet."""
-    return length == 0 or length >= 0xFFFF_F000 or 0x7FFF_F000 <= length <= 0x8000_0000
-
-
-def is_known(start: bytes) -> bool:
-    """Tell whether a file that starts with these bytes, four or more, may be a sound file."""
-    return start[:4] in _PROMISES
-
-
-def fault(file_descriptor: int) -> str | None:
-    """Return what is wrong with a sound file and what to do about it, None if nothing seems to be.
-
-    Promises that cannot be told, such as those of a file written to a pipe, count as kept.
-    """
-    size = os.fstat(file_descriptor).st_size
-    promise = _PROMISES.get(os.pread(file_descriptor, 4, 0))
-    if promise is None:
-        return "is no WAV, AIFF, AU, FLAC or Ogg file; convert it to one of these"
-    try:
-        missing = promise(file_descriptor, size) - size
-    except _DamagedError as damage:
-        return f"is damaged, {damage}; get it again"
-    return f"is cut off, {missing} bytes or more are missing; get the whole file" if missing > 0 else None
-
-
-class _DamagedError(Exception):
-    """What is damaged about a file."""
-
-
-def _chunks(data_chunk: bytes, byte_order: str) -> Callable[[int, int], int]:
-    """Return a function that walks over chunks to the end of the one with the samples."""
-
-    def promised_size(file_descriptor: int, size: int) -> int:
-        position = 12
-        for _ in range(_MOST_CHUNKS):
-            head = os.pread(file_descriptor, 8, position)
-            if len(head) < 8:
-                return 0
-            if head[:4] == b"\0\0\0\0":
-                raise _DamagedError("there are zeros instead of a chunk")
-            (length,) = struct.unpack(byte_order + "I", head[4:])
-            if head[:4] == data_chunk:
-                return 0 if _is_unknown(length) else position + 8 + length
-            position += 8 + length + length % 2
-        raise _DamagedError(f"there are no samples after {_MOST_CHUNKS} chunks")
-
-    return promised_size
-
-
-def _rf64(file_descriptor: int, size: int) -> int:
-    """Return the size of the whole that the ds64 chunk declares."""
-    head = os.pread(file_descriptor, 28, 0)
-    declared = struct.unpack("<Q", head[20:28])[0] if len(head) == 28 and head[12:16] == b"ds64" else 0
-    return 0 if declared in (0, 2**64 - 1) else int(declared) + 8
-
-
-def _nothing(file_descriptor: int, size: int) -> int:
-    return 0
-
-
-def _au(file_descriptor: int, size: int) -> int:
-    head = os.pread(file_descriptor, 12, 0)
-    if len(head) < 12:
-        return 12
-    offset, length = struct.unpack(">II", head[4:])
-    return 0 if _is_unknown(length) else int(offset) + int(length)
-
-
-def _ogg(file_descriptor: int, size: int) -> int:
-    """Return one byte too many unless the pages follow one another to one flagged as the stream's end."""
-    position, ended = 0, False
-    expected: dict[bytes, int] = {}
-    while position < size:
-        page = os.pread(file_descriptor, 27 + 255, position)
-        if len(page) < 27 or len(page) < 27 + page[26]:
-            return size + 1
-        if page[:4] != b"OggS":
-            raise _DamagedError(f"there is no page at byte {position}")
-        stream, number = page[14:18], int.from_bytes(page[18:22], "little")
-        if number != expected.get(stream, 0):
-            raise _DamagedError(f"page {expected.get(stream, 0)} is missing")
-        expected[stream] = number + 1
-        ended = bool(page[5] & 4)
-        position += 27 + page[26] + sum(page[27 : 27 + page[26]])
-    return position if ended else size + 1
-
-
-_PROMISES: dict[bytes, Callable[[int, int], int]] = {
-    b"RIFF": _chunks(b"data", "<"),
-    b"RIFX": _chunks(b"data", ">"),
-    b"FORM": _chunks(b"SSND", ">"),
-    b"RF64": _rf64,
-    b".snd": _au,
-    b"fLaC": _nothing,
-    b"OggS": _ogg,
-}
-
-
 Source = str | os.PathLike[str] | BinaryIO
-StoredQuantizer = MidTread | MuLaw | ALaw
 
-FORMATS = ("WAV", "WAVEX", "RF64", "AIFF", "AU", "FLAC", "OGG")
 SUFFIXES = (".wav", ".rf64", ".aif", ".aiff", ".aifc", ".au", ".snd", ".flac", ".ogg", ".oga", ".opus")
-PCM_BITS = {"PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32}
+"""Suffixes of files that are read."""
+
+FORMAT_OF_SUFFIX = {
+    ".wav": "WAV",
+    ".rf64": "RF64",
+    ".aif": "AIFF",
+    ".aiff": "AIFF",
+    ".au": "AU",
+    ".snd": "AU",
+    ".flac": "FLAC",
+}
+"""Suffixes of files that are written."""
+
 LARGEST_RATE_HZ = 10_000_000
 
+_READ_FORMATS = ("WAV", "WAVEX", "RF64", "AIFF", "AU", "FLAC", "OGG")
+_BYTES = {"FLOAT": 4, "DOUBLE": 8} | {subtype: bits // 8 for subtype, bits in PCM_BITS.items()}
 _UNKNOWN_LENGTH = 1 << 62
 _BLOCK_VALUES = 1 << 20
+_LARGEST_FILE = 0xFFFF_0000  # what 32-bit sizes in a WAV, AIFF or AU header can count, with room for the rest
+_MOST_CHANNELS = 1024
 
 
 @dataclass(frozen=True)
 class Info:
-    """What a header says: frames is None where the length is not known beforehand."""
+    """The header of a sound file; frames is None where the length is not known beforehand."""
 
     sample_rate_hz: int
     channels: int
@@ -153,7 +65,7 @@ class Info:
 
 @dataclass(frozen=True, eq=False)
 class Sound:
-    """Samples and how they were stored.
+    """Samples, their rate, and how they are stored.
 
     Parameters
     ----------
@@ -161,7 +73,7 @@ class Sound:
         Full scale is [-1, 1].
     sample_rate_hz : int
     subtype : str
-        How each sample was stored, by libsndfile's names: PCM_U8, PCM_16, ULAW, FLOAT, VORBIS ...
+        How each sample is stored, by libsndfile's names: PCM_U8, PCM_16, ULAW, FLOAT, VORBIS ...
     """
 
     samples: NDArray[np.float64]
@@ -173,51 +85,22 @@ class Sound:
         """The number of channels."""
         return 1 if self.samples.ndim == 1 else len(self.samples)
 
-    @property
-    def quantizer(self) -> StoredQuantizer:
-        """The quantizer whose levels the stored codes are: signed PCM is mid-tread, G.711 any encoder's.
 
-        Its outermost cells are open-ended, since nobody knows whether the recording was cut off there.
-        """
-        if self.subtype in PCM_BITS:
-            return MidTread(PCM_BITS[self.subtype])
-        if self.subtype == "ULAW":
-            return MuLaw(any_encoder=True)
-        if self.subtype == "ALAW":
-            return ALaw(any_encoder=True)
-        raise AudioError(f"{self.subtype} samples have no cells of their own; detect or name the quantizer")
+def resample(sound: Sound, sample_rate_hz: int) -> Sound:
+    """Return the sound at another rate; its samples do not lie on the levels any more.
 
-    @property
-    def codes(self) -> NDArray[Any]:
-        """The stored codes: signed numbers of PCM, bytes of G.711 (+0 for mu-law's -0)."""
-        quantizer = self.quantizer
-        try:
-            return quantizer.codes_of(self.samples)
-        except ValueError as error:
-            raise AudioError(f"the samples are no {self.subtype} codes; detect the quantizer") from error
-
-    def cells(self, converter: type[MidTread] | type[Truncation] = MidTread) -> Cells:
-        """Return the cells of the stored codes, of the samples' shape.
-
-        Parameters
-        ----------
-        converter : MidTread or Truncation
-            How PCM was made, which a file does not tell. Assumed is rounding to the nearest code; for a
-            converter that dropped bits pass `Truncation`. libsndfile, and with it python-soundfile, drops
-            them when it writes floats to WAV, and rounds to FLAC. Dither goes beyond either.
-        """
-        quantizer = self.quantizer
-        if converter is Truncation:
-            if not isinstance(quantizer, MidTread):
-                raise AudioError(f"{self.subtype} is not made by truncation; leave out the converter")
-            return Truncation(quantizer.bits).cells(self.codes)
-        return quantizer.cells(self.codes)
+    Examples
+    --------
+    >>> resample(Sound(np.zeros(48000), 48000, "PCM_16"), 16000).samples.shape
+    (16000,)
+    """
+    if sound.sample_rate_hz == sample_rate_hz:
+        return sound
+    samples = soxr.resample(sound.samples.T, sound.sample_rate_hz, sample_rate_hz, quality="VHQ").T
+    return Sound(samples, sample_rate_hz, "DOUBLE")
 
 
-def info(source: Source) -> Info:
-    """Return what a sound file's header says; see `read` for the source."""
-    with _opened(source) as (_, _, header):
-        return header
+# --- Reading ---
 
 
 def read(source: Source) -> Sound:
@@ -233,41 +116,66 @@ def read(source: Source) -> Sound:
     AudioError
         If the source is no sound file, is cut off or empty, or holds NaN or infinite samples.
     """
-    pieces = list(_blocks(source, None))
+    with open_audio(source, None) as (_, sounds):
+        pieces = list(sounds)
     return replace(pieces[0], samples=np.concatenate([piece.samples for piece in pieces], axis=-1))
 
 
 def blocks(source: Source, block_length: int = 65536, *, gaps: bool = False) -> Iterator[Sound]:
     """Read a sound file as a sequence of sounds of `block_length` frames, the last one shorter.
 
-    Memory use does not depend on the length of the file, only on the block's and the number of channels.
-    The errors of `read` come when the place is reached. With `gaps`, NaN is none: it marks missing samples.
+    Memory depends on the length of a block, not of the file. Errors, those of `read`, are raised where they
+    are met. With `gaps`, NaN is no error: it marks missing samples.
     """
     if block_length < 1:
         raise InputError(f"a block needs at least one frame, got {block_length}")
-    return _blocks(source, block_length, gaps)
-
-
-@contextmanager
-def opened(
-    source: Source, block_length: int | None = 65536, *, gaps: bool = False
-) -> Iterator[tuple[Info, Iterator[Sound]]]:
-    """Open a source once, for its header and its blocks: a pipe cannot be opened again."""
-    with _opened(source) as (name, file, header):
-        length = block_length or max(_BLOCK_VALUES // header.channels, 1)
-        yield header, _sounds(name, file, header, length, gaps)
-
-
-def _blocks(source: Source, block_length: int | None, gaps: bool = False) -> Iterator[Sound]:
-    with opened(source, block_length, gaps=gaps) as (_, sounds):
+    with open_audio(source, block_length, gaps=gaps) as (_, sounds):
         yield from sounds
 
 
-def _sounds(
+def info(source: Source) -> Info:
+    """Read the header of a sound file; see `read` for the source."""
+    with open_audio(source) as (header, _):
+        return header
+
+
+@contextmanager
+def open_audio(
+    source: Source, block_length: int | None = 65536, *, gaps: bool = False
+) -> Iterator[tuple[Info, Iterator[Sound]]]:
+    """Open a source once, for its header and its blocks: a pipe cannot be opened again."""
+    with _open_seekable(source) as (name, stream):
+        try:
+            damage = find_damage(stream.fileno())
+        except OSError as error:
+            raise AudioError(f"{name} cannot be read: {system_reason(error)}; get it again") from error
+        if damage:
+            raise AudioError(f"{name} {damage}")
+        try:
+            file = soundfile.SoundFile(stream.fileno(), closefd=False)
+        except (soundfile.SoundFileError, TypeError, ValueError) as error:
+            reason = getattr(error, "error_string", str(error)).strip().rstrip(".")
+            raise AudioError(
+                f"{name} cannot be read ({reason}); get it again, or convert it to WAV"
+            ) from error
+        with file:
+            if file.format not in _READ_FORMATS:
+                raise AudioError(f"{name}: {file.format} files are not read; convert it to WAV")
+            if not 1 <= file.samplerate <= LARGEST_RATE_HZ:
+                raise AudioError(
+                    f"{name}: a sample rate of {file.samplerate} Hz is absurd; repair the header"
+                )
+            frames = file.frames if file.frames < _UNKNOWN_LENGTH else None
+            header = Info(file.samplerate, file.channels, frames, file.format, file.subtype)
+            length = block_length or max(_BLOCK_VALUES // header.channels, 1)
+            yield header, _read_sounds(name, file, header, length, gaps)
+
+
+def _read_sounds(
     name: str, file: soundfile.SoundFile, header: Info, block_length: int, gaps: bool
 ) -> Iterator[Sound]:
     done = 0
-    while len(block := _next_block(file, block_length, name, done)):
+    while len(block := _read_block(file, block_length, name, done)):
         damaged = np.isinf(block) if gaps else ~np.isfinite(block)
         if damaged.any():
             frame, channel = np.argwhere(damaged)[0]
@@ -285,50 +193,16 @@ def _sounds(
         raise AudioError(f"{name} ends at frame {done} of {header.frames}; get the whole file")
 
 
-def resample(sound: Sound, sample_rate_hz: int) -> Sound:
-    """Return the sound at another rate; its samples are new ones, so that the stored cells are gone.
-
-    Examples
-    --------
-    >>> resample(Sound(np.zeros(48000), 48000, "PCM_16"), 16000).samples.shape
-    (16000,)
-    """
-    if sound.sample_rate_hz == sample_rate_hz:
-        return sound
-    samples = soxr.resample(sound.samples.T, sound.sample_rate_hz, sample_rate_hz, quality="VHQ").T
-    return Sound(samples, sample_rate_hz, "DOUBLE")
+def _read_block(file: soundfile.SoundFile, block_length: int, name: str, done: int) -> NDArray[np.float64]:
+    try:
+        block: NDArray[np.float64] = file.read(block_length, dtype="float64", always_2d=True)
+        return block
+    except soundfile.SoundFileError as error:
+        raise AudioError(f"{name} is damaged or cut off after frame {done}; get the whole file") from error
 
 
 @contextmanager
-def _opened(source: Source) -> Iterator[tuple[str, soundfile.SoundFile, Info]]:
-    """Open a source and check its header."""
-    with _seekable(source) as (name, stream):
-        try:
-            reason = fault(stream.fileno())
-        except OSError as error:
-            raise AudioError(f"{name} cannot be read: {system_reason(error)}; get it again") from error
-        if reason:
-            raise AudioError(f"{name} {reason}")
-        try:
-            file = soundfile.SoundFile(stream.fileno(), closefd=False)
-        except (soundfile.SoundFileError, TypeError, ValueError) as error:
-            reason = getattr(error, "error_string", str(error)).strip().rstrip(".")
-            raise AudioError(
-                f"{name} cannot be read ({reason}); get it again, or convert it to WAV"
-            ) from error
-        with file:
-            if file.format not in FORMATS:
-                raise AudioError(f"{name}: {file.format} files are not read; convert it to WAV")
-            if not 1 <= file.samplerate <= LARGEST_RATE_HZ:
-                raise AudioError(
-                    f"{name}: a sample rate of {file.samplerate} Hz is absurd; repair the header"
-                )
-            frames = file.frames if file.frames < _UNKNOWN_LENGTH else None
-            yield name, file, Info(file.samplerate, file.channels, frames, file.format, file.subtype)
-
-
-@contextmanager
-def _seekable(source: Source) -> Iterator[tuple[str, BinaryIO]]:
+def _open_seekable(source: Source) -> Iterator[tuple[str, BinaryIO]]:
     """Open a source as a file on disk, at its start, copying what cannot seek to a temporary one."""
     if isinstance(source, str | os.PathLike) and os.fspath(source) != "-":
         name = os.fspath(source)
@@ -336,7 +210,7 @@ def _seekable(source: Source) -> Iterator[tuple[str, BinaryIO]]:
             stream: BinaryIO = open(name, "rb")  # noqa: SIM115 (closed below)
         except (OSError, ValueError) as error:
             raise AudioError(f"{name} cannot be opened: {system_reason(error)}; check its name") from error
-        with stream, _seekable(stream) as (_, seekable):
+        with stream, _open_seekable(stream) as (_, seekable):
             yield name, seekable
         return
     if isinstance(source, str | os.PathLike):
@@ -357,7 +231,7 @@ def _temporary_copy(source: BinaryIO, name: str) -> Iterator[BinaryIO]:
             start = b""
             while len(start) < 4 and (more := source.read(4 - len(start))):
                 start += more
-            if is_known(start):  # else there may be no end to it
+            if start in _DECLARED_SIZES:  # other bytes may have no end
                 copy.write(start)
                 shutil.copyfileobj(source, copy)
             copy.flush()
@@ -376,137 +250,146 @@ def _is_regular_file(stream: BinaryIO) -> bool:
         return False
 
 
-def _next_block(file: soundfile.SoundFile, block_length: int, name: str, done: int) -> NDArray[np.float64]:
-    try:
-        block: NDArray[np.float64] = file.read(block_length, dtype="float64", always_2d=True)
-        return block
-    except soundfile.SoundFileError as error:
-        raise AudioError(f"{name} is damaged or cut off after frame {done}; get the whole file") from error
+# --- Container checks: libsndfile reads files that are cut off without a word ---
 
+_MOST_CHUNKS = 10_000
+
+
+def find_damage(file_descriptor: int) -> str | None:
+    """Return what is wrong with a sound file and the remedy, None if nothing seems to be.
+
+    Compares the file's size with the size its header declares. A header that does not know it, as in files
+    written to a pipe, is believed.
+    """
+    size = os.fstat(file_descriptor).st_size
+    declared_size = _DECLARED_SIZES.get(os.pread(file_descriptor, 4, 0))
+    if declared_size is None:
+        return "is no WAV, AIFF, AU, FLAC or Ogg file; convert it to one of these"
+    try:
+        missing = declared_size(file_descriptor, size) - size
+    except _DamagedError as damage:
+        return f"is damaged, {damage}; get it again"
+    return f"is cut off, {missing} bytes or more are missing; get the whole file" if missing > 0 else None
+
+
+class _DamagedError(Exception):
+    """Damage inside a container."""
+
+
+def _is_unknown(length: int) -> bool:
+    """Tell whether a writer to a pipe left this as the size it could not know."""
+    return length == 0 or length >= 0xFFFF_F000 or 0x7FFF_F000 <= length <= 0x8000_0000
+
+
+def _size_by_chunks(data_chunk: bytes, byte_order: str) -> Callable[[int, int], int]:
+    """Return a function that walks over chunks to the end of the one with the samples."""
+
+    def declared_size(file_descriptor: int, size: int) -> int:
+        position = 12
+        for _ in range(_MOST_CHUNKS):
+            head = os.pread(file_descriptor, 8, position)
+            if len(head) < 8:
+                return 0
+            if head[:4] == b"\0\0\0\0":
+                raise _DamagedError("there are zeros instead of a chunk")
+            (length,) = struct.unpack(byte_order + "I", head[4:])
+            if head[:4] == data_chunk:
+                return 0 if _is_unknown(length) else position + 8 + length
+            position += 8 + length + length % 2
+        raise _DamagedError(f"there are no samples after {_MOST_CHUNKS} chunks")
+
+    return declared_size
+
+
+def _rf64_size(file_descriptor: int, size: int) -> int:
+    """Return the size in the ds64 chunk."""
+    head = os.pread(file_descriptor, 28, 0)
+    declared = struct.unpack("<Q", head[20:28])[0] if len(head) == 28 and head[12:16] == b"ds64" else 0
+    return 0 if declared in (0, 2**64 - 1) else int(declared) + 8
+
+
+def _au_size(file_descriptor: int, size: int) -> int:
+    head = os.pread(file_descriptor, 12, 0)
+    if len(head) < 12:
+        return 12
+    offset, length = struct.unpack(">II", head[4:])
+    return 0 if _is_unknown(length) else int(offset) + int(length)
+
+
+def _ogg_size(file_descriptor: int, size: int) -> int:
+    """Return one byte too many unless the pages follow one another to one flagged as the stream's end."""
+    position, ended = 0, False
+    expected: dict[bytes, int] = {}
+    while position < size:
+        page = os.pread(file_descriptor, 27 + 255, position)
+        if len(page) < 27 or len(page) < 27 + page[26]:
+            return size + 1
+        if page[:4] != b"OggS":
+            raise _DamagedError(f"there is no page at byte {position}")
+        stream, number = page[14:18], int.from_bytes(page[18:22], "little")
+        if number != expected.get(stream, 0):
+            raise _DamagedError(f"page {expected.get(stream, 0)} is missing")
+        expected[stream] = number + 1
+        ended = bool(page[5] & 4)
+        position += 27 + page[26] + sum(page[27 : 27 + page[26]])
+    return position if ended else size + 1
+
+
+_DECLARED_SIZES: dict[bytes, Callable[[int, int], int]] = {
+    b"RIFF": _size_by_chunks(b"data", "<"),
+    b"RIFX": _size_by_chunks(b"data", ">"),
+    b"FORM": _size_by_chunks(b"SSND", ">"),
+    b"RF64": _rf64_size,
+    b".snd": _au_size,
+    b"fLaC": lambda file_descriptor, size: 0,  # libsndfile checks it frame by frame
+    b"OggS": _ogg_size,
+}
+
+
+# --- Writing ---
 
 Put = Callable[..., None]
-
-FORMAT_OF_SUFFIX = {
-    ".wav": "WAV",
-    ".rf64": "RF64",
-    ".aif": "AIFF",
-    ".aiff": "AIFF",
-    ".au": "AU",
-    ".snd": "AU",
-    ".flac": "FLAC",
-}
-_BYTES = {"FLOAT": 4, "DOUBLE": 8} | {subtype: bits // 8 for subtype, bits in PCM_BITS.items()}
-_LARGEST_FILE = 0xFFFF_0000  # what 32-bit sizes in a WAV, AIFF or AU header can count, with room for the rest
-_MOST_CHANNELS = 1024
-
-
-def settle(samples: ArrayLike, cells: Cells | None = None, subtype: str = "PCM_24") -> NDArray[np.float64]:
-    """Return the samples as a file of this subtype would hold them: on its grid, and inside the cells.
-
-    Parameters
-    ----------
-    samples : array_like
-        In [-1, 1] for the PCM subtypes, unless cells say where they belong.
-    cells : Cells, optional
-        Of the samples' shape. Each sample goes to the nearest point of the grid that lies in its cell; a
-        cell's upper end belongs to its neighbour, so that what is written has its code again.
-    subtype : str
-        PCM_S8, PCM_U8, PCM_16, PCM_24, PCM_32, FLOAT or DOUBLE.
-
-    Raises
-    ------
-    AudioError
-        If a cell holds no point of the grid, or a sample cannot be stored.
-
-    Examples
-    --------
-    >>> settle([0.3], Cells([0.301], [0.4]), "PCM_U8") * 128
-    array([39.])
-    """
-    x = _real(samples)
-    if subtype not in _BYTES:
-        raise AudioError(f"{subtype} output may leave the cells; choose one of {', '.join(_BYTES)}")
-    if not np.isfinite(x).all():
-        raise AudioError("a sample is NaN or infinite and cannot be written; check what made it")
-    if cells is not None and cells.shape != x.shape:
-        raise AudioError(
-            f"samples of shape {x.shape} do not match cells of shape {cells.shape}; pass one each"
-        )
-    if subtype in PCM_BITS:
-        return _settle_pcm(x, cells, subtype)
-    with np.errstate(over="ignore"):
-        stored = x.astype(np.float32) if subtype == "FLOAT" else x
-    if cells is not None:
-        try:
-            stored = cells.astype(stored.dtype).settle(stored)
-        except ValueError as error:
-            raise AudioError(f"FLOAT is too coarse: {error} and write DOUBLE") from error
-    if not np.isfinite(stored).all():
-        raise AudioError(f"a sample is too large for {subtype} output; write DOUBLE")
-    return stored.astype(np.float64)
-
-
-def _real(samples: ArrayLike) -> NDArray[np.float64]:
-    array = np.asarray(samples)
-    if array.dtype.kind not in "fiub":
-        raise AudioError(f"samples need real numbers, got {array.dtype}; convert them first")
-    return array.astype(np.float64, copy=False)
-
-
-def _settle_pcm(x: NDArray[np.float64], cells: Cells | None, subtype: str) -> NDArray[np.float64]:
-    scale = 2.0 ** (PCM_BITS[subtype] - 1)
-    inside = x if cells is None else cells.project(x)
-    if x.size and np.abs(inside).max() > 1:
-        raise AudioError(
-            f"a sample of {np.abs(inside).max():.6g} is beyond full scale; write FLOAT, or turn it down"
-        )
-    if cells is None:
-        return np.clip(np.rint(x * scale), -scale, scale - 1) / scale
-    lo, hi = cells.lo.astype(np.float64) * scale, cells.hi.astype(np.float64) * scale
-    first, last = np.ceil(lo), np.floor(hi)
-    last -= (last == hi) & (lo < hi)
-    first += (first == lo) & (first < last)  # neither end: then it rounds back whichever way ties go
-    first, last = np.maximum(first, -scale), np.minimum(last, scale - 1)
-    empty = np.count_nonzero(first > last)
-    if empty:
-        raise AudioError(
-            f"{empty} of {x.size} cells hold no {subtype} value; write a deeper subtype, such as FLOAT"
-        )
-    return np.clip(np.rint(x * scale), first, last) / scale
 
 
 def write(
     target: Target,
-    samples: ArrayLike,
-    sample_rate_hz: int,
+    samples: ArrayLike | Sound,
+    sample_rate_hz: int | None = None,
     cells: Cells | None = None,
     *,
-    subtype: str = "PCM_24",
+    subtype: str | None = None,
     format: str | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Write a sound file, whole or not at all.
+    """Write a sound file atomically.
 
     Parameters
     ----------
     target : str or path
         "-" stands for standard output.
-    samples : array_like, shape (frames,) or (channels, frames)
+    samples : Sound, or array_like of shape (frames,) or (channels, frames)
     sample_rate_hz : int
+        Default: that of the `Sound`.
     cells : Cells, optional
-        Where the samples have to stay; see `settle`.
-    subtype : str
-        How deep each sample is stored; see `settle`.
+        Where the samples have to stay; see `round_to_subtype`.
+    subtype : str, optional
+        How each sample is stored; see `round_to_subtype`. Default: that of the `Sound`, PCM_24 for arrays.
     format : str, optional
-        WAV, RF64, AIFF, AU or FLAC; by the target's suffix unless given, WAV for standard output.
+        WAV, RF64, AIFF, AU or FLAC. Default: by the target's suffix, WAV for standard output.
     overwrite : bool
-        Replace a file that is there already, instead of refusing.
+        Replace an existing file instead of refusing.
     """
+    if isinstance(samples, Sound):
+        sample_rate_hz = samples.sample_rate_hz if sample_rate_hz is None else sample_rate_hz
+        subtype = subtype or samples.subtype
+        samples = samples.samples
+    if sample_rate_hz is None:
+        raise AudioError("an array does not tell its sample rate; pass sample_rate_hz")
     samples = _real(samples)
     if samples.ndim == 2 and len(samples) > max(samples.shape[1], 8):
         raise AudioError(f"need (channels, frames), got shape {samples.shape}; transpose it")
     channels = len(samples) if samples.ndim == 2 else 1
-    options: dict[str, Any] = {"subtype": subtype, "format": format, "overwrite": overwrite}
+    options: dict[str, Any] = {"subtype": subtype or "PCM_24", "format": format, "overwrite": overwrite}
     with writer(target, sample_rate_hz, channels, **options) as put:
         put(samples, cells)
 
@@ -526,9 +409,9 @@ def writer(
     """Write a sound file block by block: yields a function that takes samples and, optionally, cells.
 
     The file appears under its name when the block of code ends well, and never otherwise. Parameters are
-    those of `write`. Where it is known beforehand how many `frames` there will be, what is too long for a
-    format is refused at once, and a WAV file is written as RF64, its form for more than 4 GB.
-    A `check` looks at the complete file before it has its name, and may raise.
+    those of `write`. With `frames`, the number to come, a sound too long for its format is refused at once,
+    and one too long for WAV is written as RF64. `check` gets the complete file before it has its name, and
+    may raise.
     """
     chosen = format or format_of(target)
     _check_output(chosen, subtype, sample_rate_hz, channels)
@@ -556,7 +439,7 @@ def writer(
 
             def put(samples: ArrayLike, cells: Cells | None = None) -> None:
                 nonlocal written
-                block = _as_stored(settle(samples, cells, subtype), subtype)
+                block = _as_stored(round_to_subtype(samples, cells, subtype), subtype)
                 if block.ndim == 0 or block.shape[:-1] != (
                     () if channels == 1 and block.ndim == 1 else (channels,)
                 ):
@@ -575,16 +458,115 @@ def writer(
             raise AudioError(
                 f"8-bit AIFF files count samples in pairs and would gain one after these {written}; write WAV"
             )
-        _forget_time(stream.fileno())
+        _zero_timestamp(stream.fileno())
         stream.seek(0)
-        if not _is_whole(stream, written):
+        if not _is_complete(stream, written):
             raise AudioError(f"{target} cannot be written; is the disk full?")
         if check is not None:
             check(stream)
 
 
+def format_of(target: Target) -> str:
+    """Return the format of a file's suffix, WAV for standard output."""
+    if os.fspath(target) == "-":
+        return "WAV"
+    try:
+        return FORMAT_OF_SUFFIX[Path(target).suffix.lower()]
+    except KeyError:
+        known = ", ".join(FORMAT_OF_SUFFIX)
+        raise AudioError(
+            f"{target} does not tell a format that can be written; end it in one of {known}, "
+            "or in / for a folder"
+        ) from None
+
+
+def round_to_subtype(
+    samples: ArrayLike, cells: Cells | None = None, subtype: str = "PCM_24"
+) -> NDArray[np.float64]:
+    """Round samples to the nearest values that a file of this subtype stores, inside their cells.
+
+    Parameters
+    ----------
+    samples : array_like
+        In [-1, 1] for the PCM subtypes, unless cells say otherwise.
+    cells : Cells, optional
+        Of the samples' shape. The upper end of a cell belongs to its neighbour, so that a written sample has
+        its code again.
+    subtype : str
+        PCM_S8, PCM_U8, PCM_16, PCM_24, PCM_32, FLOAT or DOUBLE.
+
+    Raises
+    ------
+    AudioError
+        If a cell holds no storable value, or a sample cannot be stored.
+
+    Examples
+    --------
+    >>> round_to_subtype([0.3], Cells([0.301], [0.4]), "PCM_U8") * 128
+    array([39.])
+    """
+    x = _real(samples)
+    if subtype not in _BYTES:
+        raise AudioError(f"{subtype} output may leave the cells; choose one of {', '.join(_BYTES)}")
+    if not np.isfinite(x).all():
+        raise AudioError("a sample is NaN or infinite and cannot be written; check what made it")
+    if cells is not None and cells.shape != x.shape:
+        raise AudioError(
+            f"samples of shape {x.shape} do not match cells of shape {cells.shape}; pass one each"
+        )
+    if subtype in PCM_BITS:
+        return _round_to_pcm(x, cells, subtype)
+    with np.errstate(over="ignore"):
+        stored = x.astype(np.float32) if subtype == "FLOAT" else x
+    if cells is not None:
+        try:
+            stored = cells.astype(stored.dtype).project_inside(stored)
+        except InputError as error:
+            raise AudioError(f"FLOAT is too coarse: {error} and write DOUBLE") from error
+    if not np.isfinite(stored).all():
+        raise AudioError(f"a sample is too large for {subtype} output; write DOUBLE")
+    return stored.astype(np.float64)
+
+
+def _round_to_pcm(x: NDArray[np.float64], cells: Cells | None, subtype: str) -> NDArray[np.float64]:
+    scale = 2.0 ** (PCM_BITS[subtype] - 1)
+    inside = x if cells is None else cells.project(x)
+    if x.size and np.abs(inside).max() > 1:
+        raise AudioError(
+            f"a sample of {np.abs(inside).max():.6g} is beyond full scale; write FLOAT, or turn it down"
+        )
+    if cells is None:
+        return np.clip(np.rint(x * scale), -scale, scale - 1) / scale
+    lo, hi = cells.lo.astype(np.float64) * scale, cells.hi.astype(np.float64) * scale
+    first, last = np.ceil(lo), np.floor(hi)
+    last -= (last == hi) & (lo < hi)
+    first += (first == lo) & (first < last)  # neither end: then it rounds back whichever way ties go
+    first, last = np.maximum(first, -scale), np.minimum(last, scale - 1)
+    empty = np.count_nonzero(first > last)
+    if empty:
+        raise AudioError(
+            f"{empty} of {x.size} cells hold no {subtype} value; write a deeper subtype, such as FLOAT"
+        )
+    return np.clip(np.rint(x * scale), first, last) / scale
+
+
+def _real(samples: ArrayLike) -> NDArray[np.float64]:
+    array = np.asarray(samples)
+    if array.dtype.kind not in "fiub":
+        raise AudioError(f"samples need real numbers, got {array.dtype}; convert them first")
+    return array.astype(np.float64, copy=False)
+
+
+def _as_stored(rounded: NDArray[np.float64], subtype: str) -> NDArray[Any]:
+    """Return rounded samples in the type that libsndfile stores without computing: integers for PCM."""
+    if subtype not in PCM_BITS:
+        return rounded.astype(np.float32 if subtype == "FLOAT" else np.float64)
+    dtype = np.int16 if PCM_BITS[subtype] <= 16 else np.int32
+    return (rounded * -float(np.iinfo(dtype).min)).astype(dtype)
+
+
 def _check_output(format: str, subtype: str, sample_rate_hz: int, channels: int) -> None:
-    """Refuse what there are no files of."""
+    """Refuse formats that do not exist."""
     for name, number, most in (
         ("sample rate", sample_rate_hz, LARGEST_RATE_HZ),
         ("number of channels", channels, _MOST_CHANNELS),
@@ -607,7 +589,6 @@ def _check_output(format: str, subtype: str, sample_rate_hz: int, channels: int)
 
 
 def _fits(frames: int, channels: int, format: str, subtype: str) -> bool:
-    """Tell whether a format can count so many frames."""
     return format in ("RF64", "FLAC") or frames * channels * _BYTES[subtype] <= _LARGEST_FILE
 
 
@@ -616,45 +597,25 @@ def _check_length(frames: int, channels: int, format: str, subtype: str) -> None
         raise AudioError(f"more than 4 GB do not fit into {format}; write RF64 or FLAC")
 
 
-def _as_stored(settled: NDArray[np.float64], subtype: str) -> NDArray[Any]:
-    """Return settled samples in the type that libsndfile stores without computing: integers for PCM."""
-    if subtype not in PCM_BITS:
-        return settled.astype(np.float32 if subtype == "FLOAT" else np.float64)
-    dtype = np.int16 if PCM_BITS[subtype] <= 16 else np.int32
-    return (settled * -float(np.iinfo(dtype).min)).astype(dtype)
-
-
-def _forget_time(file_descriptor: int) -> None:
-    """Zero the time of writing that libsndfile puts into the header of float files, in a chunk PEAK."""
+def _zero_timestamp(file_descriptor: int) -> None:
+    """Zero the time of writing that libsndfile puts into the PEAK chunk of float files."""
     head = os.pread(file_descriptor, 1 << 16, 0)
     at = head.find(b"PEAK")
     if 0 <= at < max(head.find(b"data"), head.find(b"SSND")):
         os.pwrite(file_descriptor, bytes(4), at + 12)
 
 
-def _is_whole(stream: BinaryIO, frames: int) -> bool:
-    """Tell whether what was written can be read: errors while closing a file come without notice."""
+def _is_complete(stream: BinaryIO, frames: int) -> bool:
+    """Tell whether the written file can be read: libsndfile does not report errors of closing."""
     try:
         return info(stream).frames == frames
     except AudioError:
         return False
 
 
-def format_of(target: Target) -> str:
-    """Return the format that a file's name tells, WAV for standard output."""
-    if os.fspath(target) == "-":
-        return "WAV"
-    try:
-        return FORMAT_OF_SUFFIX[Path(target).suffix.lower()]
-    except KeyError:
-        known = ", ".join(FORMAT_OF_SUFFIX)
-        raise AudioError(
-            f"{target} does not tell a format that can be written; end it in one of {known}, "
-            "or in / for a folder"
-        ) from None
+# --- Raw PCM ---
 
-
-_STORED = {
+_RAW_SUBTYPES = {
     "u8": ("PCM_U8", "u1"),
     "s8": ("PCM_S8", "i1"),
     "s16le": ("PCM_16", "<i2"),
@@ -663,16 +624,17 @@ _STORED = {
     "s32le": ("PCM_32", "<i4"),
     "f32le": ("FLOAT", "<f4"),
     "f64le": ("DOUBLE", "<f8"),
+    "mulaw": ("ULAW", "u1"),
+    "alaw": ("ALAW", "u1"),
 }
-_LAWS = {"mulaw": (MuLaw(), "ULAW"), "alaw": (ALaw(), "ALAW")}
 
-ENCODINGS = (*_STORED, *_LAWS)
+ENCODINGS = tuple(_RAW_SUBTYPES)
 
 
 @final
 @dataclass(frozen=True)
 class RawFormat:
-    """How bytes hold interleaved samples: signed or unsigned, bits, byte order; floats; G.711.
+    """An encoding of interleaved samples without a header: PCM, floats or G.711.
 
     Examples
     --------
@@ -693,19 +655,18 @@ class RawFormat:
 
     @property
     def subtype(self) -> str:
-        """What a file of such samples would be called."""
-        return _LAWS[self.encoding][1] if self.encoding in _LAWS else _STORED[self.encoding][0]
+        """The subtype of a file with such samples."""
+        return _RAW_SUBTYPES[self.encoding][0]
 
     @property
     def frame_bytes(self) -> int:
-        """How many bytes hold one sample of every channel."""
-        widths = {"ULAW": 1, "ALAW": 1, "FLOAT": 4, "DOUBLE": 8}
-        return self.channels * (widths.get(self.subtype) or PCM_BITS[self.subtype] // 8)
+        """Bytes of one sample of every channel."""
+        return self.channels * _BYTES.get(self.subtype, 1)
 
     def decode(self, content: bytes) -> NDArray[np.float64]:
         """Return the samples of whole frames, shape (channels, frames), full scale [-1, 1].
 
-        NaN, which floats may be, marks missing samples.
+        NaN among floats marks missing samples.
         """
         samples = self._decode(content).reshape(-1, self.channels).T
         if np.isinf(samples).any():
@@ -713,9 +674,9 @@ class RawFormat:
         return samples
 
     def _decode(self, content: bytes) -> NDArray[np.float64]:
-        if self.encoding in _LAWS:
-            return np.asarray(_LAWS[self.encoding][0].levels(np.frombuffer(content, "u1")), np.float64)
-        subtype, dtype = _STORED[self.encoding]
+        subtype, dtype = _RAW_SUBTYPES[self.encoding]
+        if self.encoding in LAWS:
+            return np.asarray(LAWS[self.encoding].decode(np.frombuffer(content, dtype)), np.float64)
         if subtype == "PCM_24":
             wide = np.zeros((len(content) // 3, 4), "u1")
             wide[:, 1:] = np.frombuffer(content, "u1").reshape(-1, 3)
@@ -726,15 +687,15 @@ class RawFormat:
         return (values - (128 if subtype == "PCM_U8" else 0)) / 2.0 ** (PCM_BITS[subtype] - 1)
 
     def encode(self, samples: FloatArray, cells: Cells | None = None) -> bytes:
-        """Return the bytes of samples of shape (channels, frames), inside their cells; see `settle`."""
-        if self.encoding in _LAWS:
+        """Return the bytes of samples of shape (channels, frames), inside their cells."""
+        if self.encoding in LAWS:
             raise AudioError(f"{self.encoding} output may leave the cells; choose another encoding")
-        subtype, dtype = _STORED[self.encoding]
-        settled = settle(samples, cells, subtype).T
+        subtype, dtype = _RAW_SUBTYPES[self.encoding]
+        rounded = round_to_subtype(samples, cells, subtype).T
         if subtype not in PCM_BITS:
-            return settled.astype(dtype).tobytes()
+            return rounded.astype(dtype).tobytes()
         if subtype == "PCM_24":
-            wide = np.ascontiguousarray(settled * 2.0**31).astype(dtype)
+            wide = np.ascontiguousarray(rounded * 2.0**31).astype(dtype)
             return wide.view("u1").reshape(-1, 4)[:, 1:].tobytes()
-        codes = settled * 2.0 ** (PCM_BITS[subtype] - 1) + (128 if subtype == "PCM_U8" else 0)
+        codes = rounded * 2.0 ** (PCM_BITS[subtype] - 1) + (128 if subtype == "PCM_U8" else 0)
         return codes.astype(dtype).tobytes()

@@ -1,4 +1,22 @@
-"""Quantizers: samples to codes, codes to cells. Uniform ones, G.711, clipping and gaps."""
+"""Quantizers: samples <-> codes <-> cells, and the cells of samples that were received.
+
+A quantizer gives each sample a code; a decoder puts out one level per code. The samples of one code form its
+cell, an interval. A received sample is a level, and all that is known of the true sample is the level's cell.
+`Quantizer.observe` maps one to the other:
+
+=========================================  =====================================================
+`MidRise`, `MidTread`, `Truncation`        uniform levels at any step and offset
+`Uniform`                                  a step; samples tell whether zero is a level or an edge
+`MuLaw`, `ALaw`                            G.711
+`Exact`                                    never rounded: the cell is a point
+`Clipping`                                 open-ended cells from a threshold on
+`Gaps`                                     unbounded cells where samples are missing (NaN)
+`Bounded`                                  cells that end at full scale
+`pdrn.audio.detection.Detected`            one of the above after a gain and a shift
+=========================================  =====================================================
+
+The first three and G.711 are a `Coder` as well: they encode and decode.
+"""
 
 from __future__ import annotations
 
@@ -15,32 +33,52 @@ from pdrn.errors import InputError
 
 Codes = NDArray[Any]
 
+PCM_BITS = {"PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32}
+"""Bit depths of PCM by libsndfile's names for how files store samples."""
+
+LOUDEST = 1e6
+"""Larger samples are refused: full scale is 1."""
+
 
 class Quantizer(Protocol):
-    """What every quantizer can do."""
+    """A mapping from received samples to cells; its `str` is for people."""
+
+    @property
+    def step(self) -> float | None:
+        """Width of all cells but the outermost; None where widths differ."""
+        ...
+
+    @property
+    def limit(self) -> float:
+        """Full scale."""
+        ...
+
+    def observe(self, samples: ArrayLike) -> Cells:
+        """Return the cells of samples that lie on levels; refuse others with an InputError."""
+        ...
+
+
+class Coder(Quantizer, Protocol):
+    """A quantizer that encodes any sample and decodes any code."""
 
     def encode(self, samples: ArrayLike) -> Codes:
         """Return the code of each sample."""
+        ...
+
+    def decode(self, codes: ArrayLike) -> FloatArray:
+        """Return the level of each code: the decoder's output."""
         ...
 
     def cells(self, codes: ArrayLike) -> Cells:
         """Return the cell of each code: all samples that have it."""
         ...
 
-    def centres(self, codes: ArrayLike) -> FloatArray:
-        """Return the centre of each code's cell."""
-        ...
-
-    def levels(self, codes: ArrayLike) -> FloatArray:
-        """Return what a decoder puts out for each code."""
-        ...
-
     def codes_of(self, levels: ArrayLike) -> Codes:
-        """Return the codes of samples that a decoder put out, refusing others."""
+        """Return the codes of samples that lie on levels; refuse others with an InputError."""
         ...
 
     def quantize(self, samples: ArrayLike) -> FloatArray:
-        """Return the samples as a listener receives them."""
+        """Return the level of each sample: decode(encode(samples))."""
         ...
 
 
@@ -48,11 +86,11 @@ def numbers(samples: ArrayLike) -> NDArray[np.float64]:
     """Return the samples in float64, refusing NaN."""
     array = np.asarray(samples, dtype=np.float64)
     if np.isnan(array).any():
-        raise InputError("a sample is NaN; mark missing samples with Gaps, or repair the input")
+        raise InputError("a sample is NaN; fill in missing samples with gaps=True (--gaps), or repair it")
     return array
 
 
-def whole_codes(codes: ArrayLike, lowest: int, highest: int) -> NDArray[np.integer[Any]]:
+def _whole_codes(codes: ArrayLike, lowest: int, highest: int) -> NDArray[np.integer[Any]]:
     """Return the codes as an integer array, refusing any other type and codes out of range."""
     array = np.asarray(codes)
     if not np.issubdtype(array.dtype, np.integer):
@@ -64,8 +102,7 @@ def whole_codes(codes: ArrayLike, lowest: int, highest: int) -> NDArray[np.integ
     return array
 
 
-def refuse_beyond(samples: NDArray[np.float64], low: float, high: float) -> None:
-    """Refuse samples that a quantizer whose full scale is known would have to cut off."""
+def _refuse_beyond(samples: NDArray[np.float64], low: float, high: float) -> None:
     beyond = (samples < low) | (samples > high)
     if beyond.any():
         raise InputError(
@@ -74,8 +111,31 @@ def refuse_beyond(samples: NDArray[np.float64], low: float, high: float) -> None
         )
 
 
+def _refuse_off_level(off: NDArray[np.bool_], samples: NDArray[np.float64], quantizer: object) -> None:
+    if off.any():
+        raise InputError(
+            f"{samples[off][0]:.6g} is no level of {quantizer} like the others; name another quantizer"
+        )
+
+
+def check_bits(bits: int) -> int:
+    """Return the bit depth as an int, refusing what is not a whole number from 1 to 32."""
+    if isinstance(bits, bool) or not hasattr(bits, "__index__") or not 1 <= bits <= 32:
+        raise InputError(f"the bit depth is a whole number from 1 to 32, got {bits!r}")
+    return operator.index(bits)
+
+
+def check_positive(name: str, value: float) -> None:
+    """Refuse a value that is not positive and finite."""
+    if not 0 < value < math.inf:
+        raise InputError(f"{name} is a positive finite number, got {value}")
+
+
+# --- Uniform quantizers ---
+
+
 @dataclass(frozen=True)
-class _Uniform:
+class _UniformCoder:
     """A uniform quantizer of 2**bits levels: what `MidRise`, `MidTread` and `Truncation` share.
 
     Parameters
@@ -83,14 +143,13 @@ class _Uniform:
     bits : int
         Bit depth, 1 to 32.
     step : float
-        Distance of two levels; 0, the default, stands for 2 / 2**bits: full scale is [-1, 1].
+        Distance of two levels; default: 2 / 2**bits, for full scale [-1, 1].
     offset : float
-        What is added to a signal that is centred at zero: shifts edges and levels alike.
+        Added to a signal that is centred at zero: shifts edges and levels alike.
     full_scale : bool
-        What is known about a sample with an outermost code. False: it may have been cut off, and the
-        outermost cells are open-ended. True: the signal keeps within full scale, offset -+
-        step * 2**bits / 2 (as the paper's peak-normalised speech), the outermost cells end there, and
-        samples beyond are refused.
+        False: a sample with an outermost code may have been cut off; the outermost cells are open-ended.
+        True: the signal is known to keep within offset -+ step * 2**bits / 2, as the paper's
+        peak-normalised speech; the outermost cells end there, and samples beyond are refused.
     """
 
     bits: int
@@ -98,14 +157,13 @@ class _Uniform:
     offset: float = 0.0
     full_scale: bool = False
 
+    _kind: ClassVar[str]
     # Where code 0 has its lower edge and its level, in steps from the offset.
     _edge: ClassVar[float]
     _level: ClassVar[float]
 
     def __post_init__(self) -> None:
-        if isinstance(self.bits, bool) or not hasattr(self.bits, "__index__") or not 1 <= self.bits <= 32:
-            raise InputError(f"the bit depth is a whole number from 1 to 32, got {self.bits!r}")
-        object.__setattr__(self, "bits", operator.index(self.bits))
+        object.__setattr__(self, "bits", check_bits(self.bits))
         if self.step == 0:
             object.__setattr__(self, "step", 2.0 / 2**self.bits)
         if not (self.step > 0 and math.isfinite(self.limit) and math.isfinite(self.offset)):
@@ -129,11 +187,11 @@ class _Uniform:
 
     @property
     def limit(self) -> float:
-        """Full scale: the largest distance from the offset that the levels are made for."""
+        """Full scale, as a distance from the offset."""
         return self.step * (1 << (self.bits - 1))
 
     def _edges(self, codes: NDArray[Any], above: int = 0) -> NDArray[np.float64]:
-        """Return the lower edges of the codes, or of those `above` them by so many."""
+        """Return the lower edges of the codes `above` these."""
         edges = np.asarray(np.add(codes, self._edge + above, dtype=np.float64))
         edges *= self.step  # in place: blocks of hours-long files are as fast as memory is
         edges += self.offset
@@ -143,36 +201,28 @@ class _Uniform:
         """Return the code of each sample, saturating at the outermost ones unless `full_scale`."""
         samples = numbers(samples)
         if self.full_scale:
-            refuse_beyond(samples, self.offset - self.limit, self.offset + self.limit)
+            _refuse_beyond(samples, self.offset - self.limit, self.offset + self.limit)
         codes = np.floor((samples - self.offset) / self.step - self._edge)
         codes = np.clip(codes, self.lowest, self.highest)
         codes -= samples < self._edges(codes)  # the quotient was rounded, the edges decide
         codes += samples >= self._edges(codes, above=1)
         return np.clip(codes, self.lowest, self.highest).astype(np.int32)
 
+    def decode(self, codes: ArrayLike) -> FloatArray:
+        """Return the level of each code."""
+        return self.offset + (_whole_codes(codes, self.lowest, self.highest) + self._level) * self.step
+
     def cells(self, codes: ArrayLike) -> Cells:
         """Return the cell of each code; see `full_scale` for the outermost ones."""
-        codes = whole_codes(codes, self.lowest, self.highest)
+        codes = _whole_codes(codes, self.lowest, self.highest)
         limit = self.limit if self.full_scale else math.inf
         lo, hi = self._edges(codes), self._edges(codes, above=1)
         lo[codes == self.lowest] = self.offset - limit
         hi[codes == self.highest] = self.offset + limit
         return Cells(*frozen(lo, hi))
 
-    def centres(self, codes: ArrayLike) -> FloatArray:
-        """Return the centre of each code's cell, which `levels` need not be: see `Truncation`."""
-        return self.cells(codes).centre
-
-    def levels(self, codes: ArrayLike) -> FloatArray:
-        """Return the value that each code is shown as."""
-        return self.offset + (whole_codes(codes, self.lowest, self.highest) + self._level) * self.step
-
-    def quantize(self, samples: ArrayLike) -> FloatArray:
-        """Return each sample's level."""
-        return self.levels(self.encode(samples))
-
     def codes_of(self, levels: ArrayLike) -> Codes:
-        """Return the codes of samples that show levels already, up to a quarter of a step."""
+        """Return the codes of samples that lie within a quarter of a step of a level; refuse others."""
         levels = numbers(levels)
         places = np.asarray(levels - self.offset)
         places /= self.step
@@ -180,17 +230,24 @@ class _Uniform:
         codes = np.asarray(np.rint(places))
         np.clip(codes, self.lowest, self.highest, out=codes)
         places -= codes
-        off_grid = np.abs(places, out=places) > 1 / 4
-        if off_grid.any():
-            raise InputError(
-                f"{levels[off_grid][0]} is no level of {self}; encode samples that are not quantized"
-            )
+        _refuse_off_level(np.abs(places, out=places) > 1 / 4, levels, self)
         return codes.astype(np.int32)
+
+    def quantize(self, samples: ArrayLike) -> FloatArray:
+        """Return the level of each sample."""
+        return self.decode(self.encode(samples))
+
+    def observe(self, samples: ArrayLike) -> Cells:
+        """Return the cells of samples that lie on levels."""
+        return self.cells(self.codes_of(samples))
+
+    def __str__(self) -> str:
+        return f"{self.bits} bits, {self._kind}, a step of {self.step:.6g}"
 
 
 @final
 @dataclass(frozen=True)
-class MidRise(_Uniform):
+class MidRise(_UniformCoder):
     """Uniform, zero is an edge: q = step (floor(s / step) + 1/2), as in the paper.
 
     Examples
@@ -205,16 +262,17 @@ class MidRise(_Uniform):
     (array([0.25  , 0.9375]), array([0.3125, 1.    ]))
     """
 
+    _kind: ClassVar[str] = "mid-rise"
     _edge: ClassVar[float] = 0.0
     _level: ClassVar[float] = 0.5
 
 
 @final
 @dataclass(frozen=True)
-class MidTread(_Uniform):
+class MidTread(_UniformCoder):
     """Uniform, zero is a level: q = step floor(s / step + 1/2), as in signed PCM.
 
-    Within full scale its lowest cell is half a step wide and its highest one and a half.
+    With `full_scale` its lowest cell is half a step wide and its highest one and a half.
 
     Examples
     --------
@@ -225,26 +283,107 @@ class MidTread(_Uniform):
     array(inf)
     """
 
+    _kind: ClassVar[str] = "mid-tread"
     _edge: ClassVar[float] = -0.5
     _level: ClassVar[float] = 0.0
 
 
 @final
 @dataclass(frozen=True)
-class Truncation(_Uniform):
+class Truncation(_UniformCoder):
     """Uniform, rounded down: q = step floor(s / step), as in converters that drop bits.
 
-    The level is the lower edge of the cell, so that `centres` lie half a step above.
+    A level is the lower end of its cell; the centre lies half a step above.
 
     Examples
     --------
     >>> dropped = Truncation(bits=4)
-    >>> dropped.quantize([0.2, -0.01]), dropped.centres(dropped.encode([0.2, -0.01]))
+    >>> codes = dropped.encode([0.2, -0.01])
+    >>> dropped.decode(codes), dropped.cells(codes).centre
     (array([ 0.125, -0.125]), array([ 0.1875, -0.0625]))
     """
 
+    _kind: ClassVar[str] = "truncating"
     _edge: ClassVar[float] = 0.0
     _level: ClassVar[float] = 0.0
+
+
+_ROUNDING = 2.0**-16  # how far storing levels in 16 bits may have moved them
+_TOLERANCE = 1 / 64, 1 / 6  # the least and the most of it that counts, in steps
+_MOVED = 2.0**-15  # where a converter dropped bits, and as a share where 32767 stands for 1
+_ZERO_MOVED = 2.0**-24  # zero is stored exactly; arithmetic in float32 may have moved it
+
+
+@final
+@dataclass(frozen=True)
+class Uniform:
+    """Uniform levels of a known step, multiples of it (mid-tread) or half-way between (mid-rise).
+
+    The samples tell which; both at once are refused. Zero is allowed in either case, as digital silence.
+    Levels may have been moved a little by storing them in 16 bits.
+
+    Parameters
+    ----------
+    bits : int, optional
+        Bit depth. With it full scale is 2**bits steps and the outermost cells are open-ended.
+    step : float
+        Distance of two levels; default: 2 / 2**bits.
+    truncating : bool
+        Whether levels are the lower ends of their cells, not the centres.
+
+    Examples
+    --------
+    >>> cells = Uniform(bits=3).observe([0.125, 0.0, 0.875])
+    >>> cells.lo, cells.hi
+    (array([ 0.   , -0.125,  0.75 ]), array([0.25 , 0.125,   inf]))
+    """
+
+    bits: int | None = None
+    step: float = 0.0
+    truncating: bool = False
+
+    limit: ClassVar[float] = 1.0
+
+    def __post_init__(self) -> None:
+        if self.bits is not None:
+            object.__setattr__(self, "bits", check_bits(self.bits))
+            object.__setattr__(self, "step", self.step or 2.0 / 2**self.bits)
+        check_positive("the step", self.step)
+
+    def observe(self, samples: ArrayLike) -> Cells:
+        """Return the cells of samples that lie on levels, one step wide."""
+        x, step = numbers(samples), self.step
+        levels = 2.0 ** (self.bits or 32)
+        places = x * (2 / step)
+        halves = np.rint(places)  # half steps from zero: odd in mid-rise, even in mid-tread
+        odd = halves % 2 == 1
+        moved = np.where(halves == 0, _ZERO_MOVED, _MOVED * (1 + np.abs(x)))
+        tolerance = np.minimum(moved / step, np.clip(_ROUNDING / step, *_TOLERANCE))
+        off = np.abs(places - halves) > 2 * tolerance
+        if odd.any():
+            off |= ~odd & (halves != 0)
+        off |= np.abs(x) > step * levels / 2 + step
+        _refuse_off_level(off, x, self)
+        lo, hi = (np.asarray((halves + side) / 2 * step) for side in (-1, 1))
+        # Rounding by hand may have moved a peak at full scale to the level above the highest.
+        beyond = (halves < -levels) | (halves >= levels)
+        lo[beyond], hi[beyond] = x[beyond] - step / 2, x[beyond] + step / 2
+        lo[~beyond & (halves <= 1 - levels)] = -np.inf
+        hi[~beyond & (halves >= levels - 2)] = np.inf
+        if self.truncating:
+            lo, hi = lo + step / 2, hi + step / 2
+        return Cells(*frozen(lo, hi))
+
+    def __str__(self) -> str:
+        known = f"{self.bits} bits" if self.bits else f"a step of {self.step:.6g}"
+        return f"{known}, truncated" if self.truncating else known
+
+
+# --- G.711 ---
+
+
+def _mirrored(positive_side: NDArray[np.float64], zero_is_shared: bool) -> NDArray[np.float64]:
+    return np.concatenate([-positive_side[: 0 if zero_is_shared else None : -1], positive_side])
 
 
 def _mu_law_decisions() -> NDArray[np.float64]:
@@ -272,90 +411,90 @@ def _a_law_outputs() -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True)
-class _Companded:
-    """What both laws share: 256 cells by increasing value, and the bytes that name them."""
+class _Companding:
+    """G.711: 256 cells by increasing value, finest around zero, each named by a byte.
+
+    The cells are those of the recommendation's tables; other encoders may differ by a unit.
+
+    Parameters
+    ----------
+    full_scale : bool
+        False: the signal may have been cut off, and the outermost cells are open-ended. True: it is known
+        to keep within the coder's range, and samples beyond are refused.
+    """
 
     full_scale: bool = False
-    any_encoder: bool = False
 
+    step: ClassVar[None] = None
+    _name: ClassVar[str]
     _edges: ClassVar[NDArray[np.float64]]
     _levels: ClassVar[NDArray[np.float64]]
     _inversion: ClassVar[int]
-    _unit: ClassVar[float]  # what encoders may round to before they look up the code
+
+    @property
+    def limit(self) -> float:
+        """The end of the coder's range."""
+        return float(self._edges[-1])
 
     @property
     def least_level(self) -> float:
-        """The smallest size of a decoder output: 0 where silence is one of them."""
+        """The smallest magnitude of a level: 0 where silence is one."""
         return float(np.abs(self._levels).min())
 
     def _ranks(self, codes: ArrayLike) -> NDArray[np.intp]:
         """Return the place of each code's cell by increasing value, 0 to 255."""
-        plain = whole_codes(codes, 0, 255).astype(np.intp) ^ self._inversion
+        plain = _whole_codes(codes, 0, 255).astype(np.intp) ^ self._inversion
         return np.where(plain & 128, 255 - plain, 128 + plain)
 
     def encode(self, samples: ArrayLike) -> Codes:
         """Return the byte of each sample, saturating at the outermost ones unless `full_scale`."""
         samples = numbers(samples)
         if self.full_scale:
-            refuse_beyond(samples, self._edges[0], self._edges[-1])
+            _refuse_beyond(samples, self._edges[0], self._edges[-1])
         ranks = np.searchsorted(self._edges[1:-1], samples, side="right")
         return (np.where(ranks < 128, 255 - ranks, ranks - 128) ^ self._inversion).astype(np.uint8)
+
+    def decode(self, codes: ArrayLike) -> FloatArray:
+        """Return the decoder's output for each byte."""
+        return self._levels[self._ranks(codes)]
 
     def cells(self, codes: ArrayLike) -> Cells:
         """Return the cell of each byte, open-ended at the outermost ones unless `full_scale`."""
         ranks = self._ranks(codes)
-        lowest, highest = self._edges.copy(), self._edges.copy()
-        if self.any_encoder:
-            between = (self._levels[:-1] + self._levels[1:]) / 2
-            lowest[1:-1] = np.minimum(lowest[1:-1] - self._unit / 2, between)
-            highest[1:-1] = np.maximum(highest[1:-1] + self._unit / 2, between)
-        cells = Cells(lowest[ranks], highest[ranks + 1])
+        cells = Cells(self._edges[ranks], self._edges[ranks + 1])
         return cells if self.full_scale else cells.opened(ranks == 0, ranks == 255)
 
-    def centres(self, codes: ArrayLike) -> FloatArray:
-        """Return the centre of each byte's cell."""
-        return self.cells(codes).centre
-
-    def levels(self, codes: ArrayLike) -> FloatArray:
-        """Return the decoder output of G.711 for each byte."""
-        return self._levels[self._ranks(codes)]
-
-    def quantize(self, samples: ArrayLike) -> FloatArray:
-        """Return what a listener hears in place of each sample."""
-        return self.levels(self.encode(samples))
-
     def codes_of(self, levels: ArrayLike) -> Codes:
-        """Return the bytes that decode to exactly these values."""
+        """Return the bytes that decode to exactly these values; refuse others."""
         levels = numbers(levels)
         codes = self.encode(levels)
-        off_grid = self.levels(codes) != levels
-        if off_grid.any():
-            raise InputError(
-                f"{levels[off_grid][0]} is no level of {self}; encode samples that are not quantized"
-            )
+        _refuse_off_level(self.decode(codes) != levels, levels, self)
         return codes
 
+    def quantize(self, samples: ArrayLike) -> FloatArray:
+        """Return the level of each sample."""
+        return self.decode(self.encode(samples))
 
-def _mirrored(positive_side: NDArray[np.float64], zero_is_shared: bool) -> NDArray[np.float64]:
-    return np.concatenate([-positive_side[: 0 if zero_is_shared else None : -1], positive_side])
+    def observe(self, samples: ArrayLike) -> Cells:
+        """Return the cells of decoded samples.
+
+        Zero is no level of A-law: there it is inserted silence, and reaches to the levels on either side.
+        """
+        x = numbers(samples)
+        silent = (x == 0) & (self.least_level > 0)
+        codes = self.codes_of(np.where(silent, self.least_level, x))
+        return self.cells(codes).silenced(silent, self.least_level)
+
+    def __str__(self) -> str:
+        return self._name
 
 
 @final
 @dataclass(frozen=True)
-class MuLaw(_Companded):
-    """G.711 mu-law: bytes, whose cells are finest around zero.
+class MuLaw(_Companding):
+    """G.711 mu-law, range -+8159/8192. See `full_scale` below.
 
-    Parameters
-    ----------
-    full_scale : bool
-        False: the signal may have been cut off, and the outermost cells are open-ended. True: it is known
-        to keep within the coder's range, -+8159/8192, and samples beyond are refused.
-    any_encoder : bool
-        False: the encoder is this one. True: it is unknown, and the cells hold what any of them may have
-        given this code, see above; they overlap by a unit, and by a quarter of a cell between segments.
-    signed_zero : bool
-        False: the bytes may come from decoded samples, where +0 and -0 are both 0; the cell of either is
-        [-1/8192, 1/8192]. True: they tell +0, the cell [0, 1/8192], from -0, [-1/8192, 0].
+    Decoded samples do not tell +0 from -0: both have the code of +0 and the cell [-1/8192, 1/8192].
 
     Examples
     --------
@@ -369,40 +508,27 @@ class MuLaw(_Companded):
     (array([799.]), array([831.]))
     """
 
-    signed_zero: bool = False
-
+    _name: ClassVar[str] = "mu-law"
     _edges: ClassVar[NDArray[np.float64]] = _mirrored(_mu_law_decisions(), zero_is_shared=True)
     _levels: ClassVar[NDArray[np.float64]] = _mirrored(_mu_law_outputs(), zero_is_shared=False)
     _inversion: ClassVar[int] = 0xFF
-    _unit: ClassVar[float] = 1 / 8192
 
     def encode(self, samples: ArrayLike) -> Codes:
-        """Return the byte of each sample, +0 for -0 unless `signed_zero`."""
+        """Return the byte of each sample, +0 for -0."""
         codes = super().encode(samples)
-        return codes if self.signed_zero else np.where(codes == 0x7F, np.uint8(0xFF), codes)
+        return np.where(codes == 0x7F, np.uint8(0xFF), codes)
 
     def cells(self, codes: ArrayLike) -> Cells:
-        """Return the cell of each byte; see `full_scale` and `signed_zero`."""
+        """Return the cell of each byte, open-ended at the outermost ones unless `full_scale`."""
         cells = super().cells(codes)
-        if self.signed_zero:
-            return cells
         zero = (np.asarray(codes) & 0x7F) == 0x7F
-        either = super().cells(np.array([0x7F, 0xFF]))
-        return Cells(np.where(zero, either.lo[0], cells.lo), np.where(zero, either.hi[1], cells.hi))
+        return cells.silenced(zero, self._edges[129])
 
 
 @final
 @dataclass(frozen=True)
-class ALaw(_Companded):
-    """G.711 A-law: bytes, whose cells are finest around zero.
-
-    Parameters
-    ----------
-    full_scale : bool
-        False: the signal may have been cut off, and the outermost cells are open-ended. True: it is known
-        to keep within [-1, 1], and samples beyond are refused.
-    any_encoder : bool
-        See `MuLaw`.
+class ALaw(_Companding):
+    """G.711 A-law, range [-1, 1]. See `full_scale` below.
 
     Examples
     --------
@@ -413,111 +539,180 @@ class ALaw(_Companded):
     array([   8., 3264.])
     """
 
+    _name: ClassVar[str] = "A-law"
     _edges: ClassVar[NDArray[np.float64]] = _mirrored(_a_law_decisions(), zero_is_shared=True)
     _levels: ClassVar[NDArray[np.float64]] = _mirrored(_a_law_outputs(), zero_is_shared=False)
     _inversion: ClassVar[int] = 0xD5
-    _unit: ClassVar[float] = 1 / 2048
+
+
+LAWS: dict[str, MuLaw | ALaw] = {"mulaw": MuLaw(), "alaw": ALaw()}
+
+
+# --- What else may be known ---
+
+
+@final
+@dataclass(frozen=True)
+class Exact:
+    """Samples that were never rounded: every cell is a point."""
+
+    step: ClassVar[None] = None
+    limit: ClassVar[float] = 1.0
+
+    def observe(self, samples: ArrayLike) -> Cells:
+        """Return the samples themselves as cells."""
+        points = numbers(samples)
+        return Cells(points, points)
+
+    def __str__(self) -> str:
+        return "exact samples"
 
 
 @final
 @dataclass(frozen=True)
 class Clipping:
-    """Cut off at a threshold: samples below it are known as before, the others only to reach it.
+    """Samples that were cut off: cells that reach the threshold are open-ended, the others as before.
 
     Parameters
     ----------
     threshold : float
         Where samples were cut off, on both sides of zero. The nearest float32 counts as reached too.
-    quantizer : Quantizer, optional
-        What stored the clipped samples: every code from that of the threshold on is open-ended. Without
-        one, the codes are the clipped samples themselves. (Rounding moves samples away from the threshold,
-        so leave it out only for samples that were never rounded.)
+    quantizer : Quantizer
+        How the clipped samples were stored; default: never rounded.
 
     Examples
     --------
-    >>> cells = Clipping(0.5).cells([0.2, 0.5, -0.5])
+    >>> cells = Clipping(0.5).observe([0.2, 0.5, -0.5])
     >>> cells.lo, cells.hi
     (array([ 0.2,  0.5, -inf]), array([ 0.2,  inf, -0.5]))
     """
 
     threshold: float
-    quantizer: Quantizer | None = None
+    quantizer: Quantizer = Exact()
+
+    step: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.threshold < math.inf:
-            raise InputError(f"the threshold needs a positive finite number, got {self.threshold}")
+        check_positive("the clipping threshold", self.threshold)
         object.__setattr__(self, "threshold", float(self.threshold))
 
-    def encode(self, samples: ArrayLike) -> Codes:
-        """Return the codes of the clipped samples."""
-        clipped = np.clip(numbers(samples), -self.threshold, self.threshold)
-        return self.quantizer.encode(clipped) if self.quantizer else clipped
+    @property
+    def limit(self) -> float:
+        """Full scale of the quantizer."""
+        return self.quantizer.limit
 
-    def cells(self, codes: ArrayLike) -> Cells:
-        """Return the cell of each code, a half-line where it reaches the threshold."""
-        if self.quantizer is None:
-            codes = self.encode(codes)
-            return Cells(codes, codes).clipped(self.threshold)
-        own = self.quantizer.cells(self.quantizer.encode([self.threshold]))
-        return self.quantizer.cells(codes).clipped(self.threshold, full_scale=float(own.hi[0]))
+    def clip(self, samples: ArrayLike) -> FloatArray:
+        """Cut samples off at the threshold."""
+        return np.clip(numbers(samples), -self.threshold, self.threshold)
 
-    def centres(self, codes: ArrayLike) -> FloatArray:
-        """Return the centre of each cell: its finite end where it was clipped."""
-        return self.cells(codes).centre
+    def observe(self, samples: ArrayLike) -> Cells:
+        """Return the cells of clipped samples."""
+        return self.quantizer.observe(samples).clipped(self.threshold, self.limit)
 
-    def levels(self, codes: ArrayLike) -> FloatArray:
-        """Return what a decoder puts out for each code."""
-        return self.quantizer.levels(codes) if self.quantizer else self.encode(codes)
-
-    def codes_of(self, levels: ArrayLike) -> Codes:
-        """Return the codes of samples that a decoder put out."""
-        return self.quantizer.codes_of(levels) if self.quantizer else self.encode(levels)
-
-    def quantize(self, samples: ArrayLike) -> FloatArray:
-        """Return the clipped samples as a listener receives them."""
-        return self.levels(self.encode(samples))
+    def __str__(self) -> str:
+        return f"{self.quantizer}, clipped at {self.threshold:g}"
 
 
 @final
 @dataclass(frozen=True)
 class Gaps:
-    """Missing samples: NaN marks them, and anything may have been there.
+    """Samples of which some are missing: NaN marks them, and their cells are unbounded.
 
-    Where the others are quantized too, combine: `quantizer.cells(codes).opened(missing, missing)`.
+    Parameters
+    ----------
+    quantizer : Quantizer
+        How the other samples were stored; default: never rounded.
 
     Examples
     --------
-    >>> cells = Gaps().cells([0.25, np.nan])
+    >>> cells = Gaps().observe([0.25, np.nan])
     >>> cells.lo, cells.hi
     (array([0.25, -inf]), array([0.25,  inf]))
     """
 
-    def encode(self, samples: ArrayLike) -> Codes:
-        """Return the samples, NaN where they are missing."""
-        array = np.asarray(samples, dtype=np.float64)
-        if np.isinf(array).any():
-            raise InputError("a sample is infinite; mark missing samples with NaN")
-        return array
+    quantizer: Quantizer = Exact()
 
-    def cells(self, codes: ArrayLike) -> Cells:
-        """Return a point for each sample that is there, the whole line for the others."""
-        codes = self.encode(codes)
-        missing = np.isnan(codes)
-        known = np.where(missing, 0.0, codes)
-        return Cells(known, known).opened(missing, missing)
+    step: ClassVar[None] = None
 
-    def centres(self, codes: ArrayLike) -> FloatArray:
-        """Return the samples, 0 where they are missing."""
-        return self.cells(codes).centre
+    @property
+    def limit(self) -> float:
+        """Full scale of the quantizer."""
+        return self.quantizer.limit
 
-    def levels(self, codes: ArrayLike) -> FloatArray:
-        """Return the samples, 0 where they are missing."""
-        return self.centres(codes)
+    def observe(self, samples: ArrayLike) -> Cells:
+        """Return the cells of the samples, unbounded where they are NaN."""
+        x = np.asarray(samples, dtype=np.float64)
+        known = ~np.isnan(x)
+        lo, hi = np.full(x.shape, -np.inf), np.full(x.shape, np.inf)
+        cells = self.quantizer.observe(x[known])
+        lo[known], hi[known] = cells.lo, cells.hi
+        return Cells(*frozen(lo, hi))
 
-    def codes_of(self, levels: ArrayLike) -> Codes:
-        """Return the samples, NaN where they are missing."""
-        return self.encode(levels)
+    def __str__(self) -> str:
+        return str(self.quantizer)
 
-    def quantize(self, samples: ArrayLike) -> FloatArray:
-        """Return the samples, 0 where they are missing."""
-        return self.levels(self.encode(samples))
+
+@final
+@dataclass(frozen=True)
+class Bounded:
+    """Cells that end at full scale, for sound that is known to keep within it.
+
+    Examples
+    --------
+    >>> Bounded(Uniform(bits=3)).observe([0.875]).hi
+    array([1.])
+    """
+
+    quantizer: Quantizer
+
+    limit: ClassVar[float] = 1.0
+
+    @property
+    def step(self) -> float | None:
+        """Width of all cells but the outermost."""
+        return self.quantizer.step
+
+    def observe(self, samples: ArrayLike) -> Cells:
+        """Return the part of each cell in [-1, 1], or the end nearest to it."""
+        cells = self.quantizer.observe(samples)
+        lo = np.where(cells.lo < -1, np.minimum(cells.hi, -1), cells.lo)
+        hi = np.where(cells.hi > 1, np.maximum(cells.lo, 1), cells.hi)
+        return Cells(*frozen(lo, hi))
+
+    def __str__(self) -> str:
+        return str(self.quantizer)
+
+
+class Observer:
+    """Observes a signal piece by piece, as if it were observed whole.
+
+    `Uniform` tells mid-rise from mid-tread by its samples, so each piece is observed together with one
+    sample of the pieces before.
+    """
+
+    def __init__(self, quantizer: Quantizer) -> None:
+        self._quantizer = quantizer
+        self._earlier: float | None = None  # zero may be silence, and tells nothing
+        self.clipped = 0
+        """Cells so far with one infinite end."""
+        self.missing = 0
+        """Missing samples so far."""
+
+    def observe(self, samples: NDArray[np.float64]) -> Cells:
+        """Return the cells of the next samples, shape (channels, frames)."""
+        cells = self.preview(samples)
+        self.clipped += int(np.count_nonzero(np.isinf(cells.lo) ^ np.isinf(cells.hi)))
+        self.missing += int(np.count_nonzero(np.isnan(samples)))
+        if self._earlier is None:
+            telling = samples[~np.isnan(samples) & (samples != 0)]
+            self._earlier = float(telling[0]) if telling.size else None
+        return cells
+
+    def preview(self, samples: NDArray[np.float64]) -> Cells:
+        """Return the cells of samples that may be next, and count nothing."""
+        if (np.abs(samples) > LOUDEST).any():
+            raise InputError(f"a sample is beyond {LOUDEST:g}, where full scale is 1; turn it down")
+        if self._earlier is None:
+            return self._quantizer.observe(samples)
+        earlier = np.full((len(samples), 1), self._earlier)
+        return self._quantizer.observe(np.concatenate([earlier, samples], axis=-1))[:, 1:]

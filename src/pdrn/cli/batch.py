@@ -19,8 +19,9 @@ from io import FileIO
 from pathlib import Path
 from string import Formatter
 
+from pdrn.audio.detection import QuantizerOptions
 from pdrn.audio.files import FORMAT_OF_SUFFIX, SUFFIXES, RawFormat, format_of
-from pdrn.audio.levels import Description, Levels
+from pdrn.audio.quantizers import Quantizer
 from pdrn.cli.options import TEMPLATE
 from pdrn.errors import (
     AudioError,
@@ -32,9 +33,9 @@ from pdrn.errors import (
     system_reason,
 )
 from pdrn.restoration import registry
-from pdrn.restoration.methods import in_words
-from pdrn.restoration.restorer import Report, Restorer, fitting, refuse_shallow, restore_file
-from pdrn.restoration.streaming import Progress, restored_bytes
+from pdrn.restoration.methods import describe_method
+from pdrn.restoration.restorer import Report, Restorer, fit_output
+from pdrn.restoration.streaming import Progress, restore_bytes
 from pdrn.storage import (
     atomic_write,
     file_sha256,
@@ -300,7 +301,7 @@ class Settings:
     """The settings that all files share."""
 
     restorer: Restorer
-    description: Description
+    quantizer: QuantizerOptions
     subtype: str | None = None
     overwrite: bool = False
     skip_existing: bool = False
@@ -323,7 +324,7 @@ class Settings:
             "networks": [_checksum(path).hex() for path in networks],
             "model": restorer.model and os.path.basename(restorer.model),
             "restorer": [restorer.method, restorer.iterations, restorer.mix, restorer.shifts],
-            "samples": asdict(self.description),
+            "samples": asdict(self.quantizer),
             "subtype": self.subtype,
             "verify": self.verify,
             "gaps": self.gaps,
@@ -362,7 +363,7 @@ class Outcome:
         proof = ", every sample in its cell" if self.report.verified else ""
         times = self.report.times_real_time
         speed = f"{times:.2g}x real time" if times < 10 else f"{times:.0f}x real time"
-        how = f"by {in_words(self.report.method, self.report.model)}"
+        how = f"by {describe_method(self.report.method, self.report.model)}"
         clipped = "" if self.report.clipped is None else f" ({self.report.clipped or 'no'} samples are)"
         missing = "" if self.report.missing is None else f", {self.report.missing or 'no'} samples missing"
         levels = f"{self.report.levels}{clipped}{missing}"
@@ -417,19 +418,21 @@ def _is_done(job: Job, settings: Settings, source: bytes) -> bool:
 
 
 def _restored(job: Job, settings: Settings, progress: Progress | None) -> Report:
-    restore = partial(
-        restore_file,
-        settings.restorer.blocks,
-        job.source,
-        description=settings.description,
-        subtype=settings.subtype,
-        verify=settings.verify,
-        gaps=settings.gaps,
-        progress=progress,
-    )
+    def restore(target: str, overwrite: bool = False) -> Report:
+        return settings.restorer.restore_file(
+            job.source,
+            target,
+            subtype=settings.subtype,
+            overwrite=overwrite,
+            verify=settings.verify,
+            gaps=settings.gaps,
+            progress=progress,
+            **asdict(settings.quantizer),
+        )
+
     may_be_ours = settings.fingerprint or job.again
     if settings.overwrite or not may_be_ours or not os.path.isfile(job.target):
-        return restore(job.target, overwrite=settings.overwrite)
+        return restore(job.target, settings.overwrite)
     advice = "choose another name, or allow overwriting"
     if job.proof and _checksum(job.target) == job.proof.target:
         raise StorageError(f"{job.target} was restored from another input, or by other settings; {advice}")
@@ -560,7 +563,7 @@ def _progress(name: str) -> Iterator[Progress]:
 
 def restore_raw(
     restorer: Restorer,
-    levels: Levels,
+    quantizer: Quantizer,
     sample_rate_hz: int,
     formats: tuple[RawFormat, RawFormat],
     places: tuple[str, str],
@@ -570,16 +573,15 @@ def restore_raw(
 ) -> None:
     """Restore raw samples as they arrive; `formats` and `places` are those of input and output."""
     read_as, write_as = formats
-    if not gaps:
-        refuse_shallow(levels, write_as.subtype, "another --output-encoding")
-    stream = restorer.stream_of(sample_rate_hz, fitting(levels, write_as.subtype), gaps=gaps)
+    quantizer = fit_output(quantizer, write_as.subtype, gaps=gaps, remedy="another --output-encoding")
+    stream = restorer.stream_for(sample_rate_hz, quantizer)
     if not quiet:
         milliseconds = 1000 * stream.latency_seconds
-        how = f"by {in_words(stream.method, stream.model)}"
+        how = f"by {describe_method(stream.method, stream.model)}"
         print(f"restoring {how}, at most {milliseconds:.0f} ms behind the input", file=sys.stderr)
     refuse_same(*places)
     with nullcontext(standard_input()) if places[0] == "-" else open_file(places[0]) as source:
-        pieces = restored_bytes(stream, source, read_as, write_as)
+        pieces = restore_bytes(stream, source, read_as, write_as)
         if places[1] != "-":
             with atomic_write(places[1], overwrite) as file:
                 file.writelines(pieces)

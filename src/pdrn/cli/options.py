@@ -17,7 +17,7 @@ from pdrn.errors import InputError, MissingDependencyError, UsageError, printabl
 
 if TYPE_CHECKING:
     from pdrn.audio.corpus import Corpus
-    from pdrn.audio.levels import Description
+    from pdrn.audio.detection import QuantizerOptions
 
 
 class Command(TyperCommand):
@@ -133,12 +133,14 @@ Files = Annotated[list[Path], typer.Argument(help="Sound files.", metavar="FILE"
 
 def described(
     bits: int | None, step: float | None, law: Law | None, clip_at: float | None, converter: Converter
-) -> Description:
+) -> QuantizerOptions:
     """Return the options that describe the quantizer."""
-    from pdrn.audio.levels import Description
+    from pdrn.audio.detection import QuantizerOptions
 
     with usage_errors():
-        return Description(bits, step, law and str(law), clip_at, truncated=converter is Converter.truncates)
+        return QuantizerOptions(
+            bits, step, law and str(law), clip_at, truncated=converter is Converter.truncates
+        )
 
 
 @contextmanager

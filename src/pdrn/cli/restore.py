@@ -171,7 +171,7 @@ def restore(
     The quantizer is detected, unless --bits, --step, --law or --clip-at describe it. Exit codes: 1 if a file
     failed (the others are restored), 2 if the command was wrong, 130 if it was interrupted.
     """
-    description = described(bits, step, law, clip_at, converter)
+    options = described(bits, step, law, clip_at, converter)
     for_files = {
         "--engine": engine is not EngineName.local,
         "--filename": filename != TEMPLATE,
@@ -201,6 +201,7 @@ def restore(
     with usage_errors():
         restorer = Restorer(model, iterations, mix, threads, method.value)
     if raw:
+        from pdrn.audio.detection import choose_quantizer
         from pdrn.audio.files import RawFormat
         from pdrn.cli.batch import restore_raw
 
@@ -213,9 +214,9 @@ def restore(
         read_as = RawFormat(str(encoding or Encoding.s16le), channels or 1)
         write_as = RawFormat(str(output_encoding or Encoding.f32le), channels or 1)
         with usage_errors():
-            levels = description.levels(read_as.subtype)
+            quantizer = choose_quantizer(None, options, read_as.subtype)
         places = inputs[0], inputs[1] if len(inputs) == 2 else "-"
-        restore_raw(restorer, levels, rate, (read_as, write_as), places, gaps, overwrite, quiet)
+        restore_raw(restorer, quantizer, rate, (read_as, write_as), places, gaps, overwrite, quiet)
         return
     from pdrn.cli.batch import Engine, Settings, plan, restore_all
 
@@ -232,7 +233,7 @@ def restore(
         for name, given in {"--manifest": manifest is not None, "--engine": engine is EngineName.ray}.items():
             if given:
                 raise UsageError(f"{name} is for files, and not for pipes; leave it out")
-    settings = Settings(restorer, description, stored, overwrite, skip_existing, verify, gaps)
+    settings = Settings(restorer, options, stored, overwrite, skip_existing, verify, gaps)
     workers = Engine(jobs, engine is EngineName.ray, address)
     if not restore_all(planned, settings, workers, manifest, json=json, quiet=quiet):
         raise typer.Exit(1)

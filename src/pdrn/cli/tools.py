@@ -16,7 +16,7 @@ from pdrn.errors import AudioError, MissingDependencyError, PdrnError, StorageEr
 
 if TYPE_CHECKING:
     from pdrn.audio.cells import Cells, FloatArray
-    from pdrn.audio.quantizers import Quantizer
+    from pdrn.audio.quantizers import Coder
 
 
 QUANTIZE_EXAMPLES = """\b
@@ -58,34 +58,35 @@ def quantize(
         raise UsageError("G.711 is of one kind; leave --kind or --law out")
     import numpy as np
 
-    from pdrn.audio.files import opened, writer
+    from pdrn.audio.files import open_audio, writer
+    from pdrn.audio.quantizers import Clipping
     from pdrn.storage import refuse_same
 
     with usage_errors():
-        quantizer = _quantizer(bits, kind or Kind.mid_rise, law, clip_at)
+        quantizer = _coder(bits, kind or Kind.mid_rise, law)
+        clipping = None if clip_at is None else Clipping(clip_at)
     # A level half-way between two of as many bits takes one bit more.
     subtype = "PCM_16" if (bits or 0) < 16 else "PCM_24" if (bits or 0) < 24 else "PCM_32"
     refuse_same(source, target)
-    with opened(source) as (header, sounds):
+    with open_audio(source) as (header, sounds):
         shape = header.sample_rate_hz, header.channels, header.frames
         with writer(target, *shape, subtype=subtype, overwrite=overwrite) as put:
             beyond = 0
             for sound in sounds:
                 beyond += int(np.count_nonzero(np.abs(sound.samples) > 1))
-                put(quantizer.quantize(sound.samples))
+                samples = sound.samples if clipping is None else clipping.clip(sound.samples)
+                put(quantizer.quantize(samples))
     if beyond and clip_at is None:
         print(f"{beyond} samples beyond full scale were cut off there", file=sys.stderr)
 
 
-def _quantizer(bits: int | None, kind: Kind, law: Law | None, clip_at: float | None) -> Quantizer:
-    from pdrn.audio.quantizers import ALaw, Clipping, MidRise, MidTread, MuLaw, Truncation
+def _coder(bits: int | None, kind: Kind, law: Law | None) -> Coder:
+    from pdrn.audio.quantizers import ALaw, MidRise, MidTread, MuLaw, Truncation
 
     if bits is None:
-        quantizer: Quantizer = MuLaw() if law is Law.mulaw else ALaw()
-    else:
-        kinds = {Kind.mid_rise: MidRise, Kind.mid_tread: MidTread, Kind.truncation: Truncation}
-        quantizer = kinds[kind](bits)
-    return quantizer if clip_at is None else Clipping(clip_at, quantizer)
+        return MuLaw() if law is Law.mulaw else ALaw()
+    kinds = {Kind.mid_rise: MidRise, Kind.mid_tread: MidTread, Kind.truncation: Truncation}
+    return kinds[kind](bits)
 
 
 INSPECT_EXAMPLES = """\b
@@ -124,16 +125,16 @@ def _facts(file: Path) -> dict[str, Any]:
 
     import numpy as np
 
-    from pdrn.audio.files import opened
-    from pdrn.audio.levels import Description, step_of
+    from pdrn.audio.detection import choose_quantizer
+    from pdrn.audio.files import open_audio
     from pdrn.errors import UndetectedError
-    from pdrn.restoration.methods import in_words
-    from pdrn.restoration.restorer import Restorer, beginning_of
+    from pdrn.restoration.methods import describe_method
+    from pdrn.restoration.restorer import Restorer, read_beginning
 
     frames, peak, at_peak = 0, 0.0, 0
-    with opened(file) as (header, sounds):
+    with open_audio(file) as (header, sounds):
         pieces = (np.atleast_2d(sound.samples) for sound in sounds)
-        head, telling = beginning_of(pieces)
+        head, telling = read_beginning(pieces)
         for rows in chain(head, pieces):
             frames += rows.shape[-1]
             highest = float(np.abs(rows).max())
@@ -142,9 +143,9 @@ def _facts(file: Path) -> dict[str, Any]:
             at_peak += int(np.count_nonzero(np.abs(rows) == peak))
     levels = advice = restored_by = None
     try:
-        found = Description().levels_of(telling, header.subtype)
-        method = Restorer().method_for(header.sample_rate_hz, step_of(found))
-        levels, restored_by = str(found), in_words(method.name, method.model)
+        found = choose_quantizer(telling, subtype=header.subtype)
+        method = Restorer().method_for(header.sample_rate_hz, found.step)
+        levels, restored_by = str(found), describe_method(method.name, method.model)
     except UndetectedError as reason:
         advice = str(reason)
     return {

@@ -1,4 +1,7 @@
-"""Methods that restore signals in their cells: Chambolle-Pock on frames, a network, their mean."""
+"""Methods that restore signals in their cells: Chambolle-Pock on frames, a network, their mean.
+
+All have one signature, cells -> signal, and none is asked which it is.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,12 @@ from numpy.typing import NDArray
 
 from pdrn.audio.cells import Cells, FloatArray
 from pdrn.audio.frames import cut, join
+from pdrn.audio.quantizers import check_positive
 from pdrn.convex import DCT, ChambollePock, Problem, dequantization, solve
 from pdrn.errors import InputError
 from pdrn.nets import Network, PrimalDual
 from pdrn.nets.maps import ConvolutionalMap
+from pdrn.nets.primal_dual import Architecture
 from pdrn.nets.runtime import RunningNetwork
 
 RestoreBlock: TypeAlias = Callable[[Cells], FloatArray]
@@ -24,9 +29,9 @@ RestoreBlock: TypeAlias = Callable[[Cells], FloatArray]
 
 
 class Method(Protocol):
-    """A local way to restore: what becomes of a sample depends only on the cells around it.
+    """A local way to restore: a restored sample depends only on the cells around it.
 
-    Locality is what lets files of any length, streams and arrays share one code path: see `Blockwise`.
+    Locality lets files of any length, streams and arrays share one code path, `BlockRestorer`.
     """
 
     @property
@@ -36,27 +41,27 @@ class Method(Protocol):
 
     @property
     def model(self) -> str | None:
-        """The name of the network; None where nothing is learned, which is Chambolle-Pock."""
+        """The name of the model; None for Chambolle-Pock alone."""
         ...
 
     @property
     def before(self) -> int:
-        """How many cells before a block it looks at."""
+        """Cells before a block that it looks at."""
         ...
 
     @property
     def after(self) -> int:
-        """How many cells after a block it looks at."""
+        """Cells after a block that it looks at."""
         ...
 
     @property
     def stream_block(self) -> int:
-        """Length of the blocks of a stream: short, so that samples come out soon."""
+        """Length of the blocks of a stream: short, for low latency."""
         ...
 
     @property
     def offline_block(self) -> int:
-        """Length of the blocks of what is there already: long, so that little is computed twice."""
+        """Length of the blocks of a file or array: long, so that little is computed twice."""
         ...
 
     def restore(self, cells: Cells) -> FloatArray:
@@ -65,70 +70,73 @@ class Method(Protocol):
         Parameters
         ----------
         cells : Cells, shape (before + length + after,)
-            The length is that of a block. Before the start and after the end of the signal there is silence:
+            `length` is that of a block. Before the start and after the end of the signal there is silence:
             cells that hold zero alone.
 
         Returns
         -------
         array, shape (length,)
-            Close to the cells; whoever calls projects onto them.
+            Close to the cells; the caller projects onto them.
         """
         ...
 
-    def follow(self) -> RestoreBlock | None:
-        """Return what does the same for the blocks of a stream, one channel, each next to the one before.
+    def open_stream(self) -> RestoreBlock | None:
+        """Return a stateful `restore` for consecutive blocks of one channel, None if there is none.
 
-        It remembers the past, and one that is new may begin anywhere. None: blocks are better off alone.
+        It keeps its state from block to block, and may begin anywhere.
         """
         ...
 
 
-def in_words(name: str, model: str | None) -> str:
-    """Say what restores a sound.
+def describe_method(name: str, model: str | None) -> str:
+    """Name a method for people.
 
-    >>> in_words("both", "speech-large")
+    >>> describe_method("both", "speech-large")
     'speech-large and Chambolle-Pock'
     """
     return " and ".join(filter(None, (model, "Chambolle-Pock" if name in ("cp", "both") else None)))
 
 
+# --- Chambolle-Pock on overlapping frames ---
+
 LOUDNESS = (-3.4, -3.0, -2.0, -1.5, -1.0, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 """Binary logarithm of a frame's root mean square over the mean radius of its cells."""
 
 PACE = (0.01, 0.1, 0.18, 0.28, 0.67, 2.9, 1.0, 0.75, 0.68, 0.72, 0.73, 0.77, 0.9, 1.2, 2.0, 4.0)
-"""Step tau of Chambolle-Pock in units of that radius, before `overlapped` shortens it in full spectra."""
+"""Step tau of Chambolle-Pock in units of that radius, before it is shortened in full spectra."""
 
 
 def tuned_pace(loudness: FloatArray) -> FloatArray:
-    """Return the pace for each loudness, interpolated, constant beyond the ends of the table."""
+    """Interpolate the table of the pace by loudness, constant beyond its ends."""
     return np.exp(np.interp(loudness, LOUDNESS, np.log(PACE)))
 
 
 FRAME_SECONDS = 0.032
 OVERLAP = 8
-"""How many frames hold each sample."""
+"""Frames that hold each sample."""
 
 STREAM_FRAMES, OFFLINE_FRAMES = 2, 32
-"""Blocks of streams and of what is there already, in frames."""
+"""Lengths of the blocks of streams and of files, in frames."""
 
 ITERATIONS = 20
 
 CAUTION = 3
-"""Steps shrink with this power of the mean weight: the fuller a spectrum, the less it wants to be sparse."""
+"""Steps shrink with this power of the mean weight: the fuller a spectrum, the less sparse it is."""
 
 LOUDEST = 16.0
-"""Frames louder than this, a binary logarithm as in `tuning`, are left alone: their cells are fine enough."""
+"""Frames louder than this, a binary logarithm as above, are left alone: their cells are fine enough."""
 
 CLIPPED_SHARE = 0.02
 CLIPPED_LOUDNESS = 8.0
-"""A frame is clipped if more than this share of its cells is open-ended, and its level so many radii."""
+"""A frame is clipped if more than this share of its cells is open-ended, and its level this many radii."""
 
 DAMAGE_ROUNDS = 4
 DAMAGE_SCALE, FINER = 0.3, 0.4
 DAMAGE_PACE = 3.0
 DAMAGE_PATIENCE = 2
-"""Damaged frames are solved so often, each time with weights by what came of it before: what stands out, in
-units of the level, and how much less each time; the steps, in these units; how many times more iterations."""
+"""Damaged frames are solved repeatedly with weights from the solution before: the number of rounds; the
+scale of the weights in units of the level, and its factor per round; the steps in the same units; how many
+times more iterations."""
 
 _GRAIN = 64  # frame lengths are multiples: quick to transform, and whole hops
 _LONGEST_FRAME = 16384
@@ -136,11 +144,26 @@ _FAINT = 1e-12
 _SHORTEST_STEP = 1e-30
 
 
-@dataclass(frozen=True)
-class OverlappedChambollePock:
-    """The method for a frame length, in samples, and a number of iterations per frame.
+def check_iterations(iterations: int | None) -> None:
+    """Refuse a number of iterations that is not a whole number, one or more."""
+    if iterations is not None and (not isinstance(iterations, int | np.integer) or iterations < 1):
+        raise InputError(f"iterations are a whole number, one or more, got {iterations}")
 
-    `pace` gives the steps, in units of the mean radius of a frame's cells, by its loudness; see `tuning`.
+
+@dataclass(frozen=True)
+class ChambollePockMethod:
+    """Chambolle-Pock on overlapping frames: min |w DCT(x)|_1 with x in its cells, frame by frame.
+
+    The weights w of a frame come from its own spectrum; the restored frames are averaged.
+
+    Parameters
+    ----------
+    frame_length : int
+        In samples.
+    iterations : int
+        Per frame.
+    pace : callable
+        Steps in units of the mean radius of a frame's cells, by its loudness.
     """
 
     frame_length: int = 512
@@ -148,23 +171,22 @@ class OverlappedChambollePock:
     pace: Callable[[FloatArray], FloatArray] = tuned_pace
 
     def __post_init__(self) -> None:
-        if not isinstance(self.iterations, int | np.integer) or self.iterations < 1:
-            raise InputError(f"iterations are a whole number, one or more, got {self.iterations}")
+        check_iterations(self.iterations)
 
     @staticmethod
-    def at(sample_rate_hz: int, iterations: int | None = None) -> OverlappedChambollePock:
-        """Return the method with frames of 32 ms at this rate.
+    def at(sample_rate_hz: int, iterations: int | None = None) -> ChambollePockMethod:
+        """Return the method with frames of 32 ms at this rate; iterations default to `ITERATIONS`.
 
-        >>> OverlappedChambollePock.at(44100).frame_length
+        >>> ChambollePockMethod.at(44100).frame_length
         1408
         """
         grains = max(round(FRAME_SECONDS * sample_rate_hz / _GRAIN), 1)
         length = min(grains * _GRAIN, _LONGEST_FRAME)
-        return OverlappedChambollePock(length, ITERATIONS if iterations is None else iterations)
+        return ChambollePockMethod(length, ITERATIONS if iterations is None else iterations)
 
     @property
     def hop(self) -> int:
-        """From one frame to the next."""
+        """Distance of two frames."""
         return self.frame_length // OVERLAP
 
     @property
@@ -178,12 +200,12 @@ class OverlappedChambollePock:
 
     @property
     def before(self) -> int:
-        """A frame that holds the first sample of a block may begin this much earlier."""
+        """How much earlier a frame that holds the first sample of a block may begin."""
         return self.frame_length - self.hop
 
     @property
     def after(self) -> int:
-        """A frame that holds the last sample of a block may end this much later."""
+        """How much later a frame that holds the last sample of a block may end."""
         return self.before
 
     @property
@@ -211,8 +233,8 @@ class OverlappedChambollePock:
         inside = cells[self.before : self.before + length]
         return inside.centre + join(moves, length, self.hop, self._window)
 
-    def follow(self) -> None:
-        """Return None: every block is computed from its surroundings."""
+    def open_stream(self) -> None:
+        """Return None: frames have no state."""
 
     def _solve(self, lo: FloatArray, hi: FloatArray, centre: FloatArray, radius: FloatArray) -> FloatArray:
         """Return the restored frames, shape (frames, frame_length)."""
@@ -248,7 +270,7 @@ class OverlappedChambollePock:
 
 
 def _damaged(lo: FloatArray, hi: FloatArray, error: FloatArray, level: FloatArray) -> NDArray[np.bool_]:
-    """Tell which frames have more wrong with them than quantization: gaps, or peaks that were cut off.
+    """Tell which frames have gaps or clipped peaks, not quantization alone.
 
     A few open-ended cells are the outermost ones of a quantizer; many, in a frame whose other cells are
     narrow, are clipping.
@@ -260,31 +282,72 @@ def _damaged(lo: FloatArray, hi: FloatArray, error: FloatArray, level: FloatArra
 
 
 def _weights(coefficients: FloatArray, scale: FloatArray) -> FloatArray:
-    """Return 1 for coefficients far below the scale, and less the more they stand out of it."""
+    """Return 1 for coefficients far below the scale, less the more they exceed it."""
     power = np.pad(coefficients**2, [(0, 0), (1, 1)], "edge")
     power = power[:, :-2] / 4 + power[:, 1:-1] / 2 + power[:, 2:] / 4
     return 1 / (1 + np.sqrt(power) / scale)
 
 
+# --- A network ---
+
 UNKNOWN = 16.0
-"""Where a sample is missing, the network looks for it so many steps to either side of zero."""
+"""A missing sample is searched for this many steps to either side of zero."""
 
 SHIFTS = 2
-"""On so many grids a network is run whose results are averaged, unless it is causal: that has one."""
+"""Shifted grids whose results are averaged, by default; a causal network has one."""
 
 OFFLINE_HOPS = 100
-"""Blocks of what is there already, in hops."""
-
+"""Length of the blocks of files, in hops."""
 
 MOST_NUMBERS = 1 << 24
-"""No array that restores a block has more: a small file may ask for endless windows, layers and hops."""
+"""Largest array of a block: a small file may ask for endless windows, layers and hops."""
 
 MOST_PRODUCTS = 1 << 38
-"""No block takes more multiplications, 700 times those of `speech-large`: what takes ages is no answer."""
+"""Most multiplications of a block, 700 times those of `speech-large`."""
 
 
-class LearnedMethod:
-    """A network for cells that are all ``step`` wide, but for open-ended ones at full scale; see `Method`.
+def check_network(architecture: Architecture, shifts: int | None = None) -> None:
+    """Refuse a network that cannot restore sound of any length, or not in reasonable memory and time."""
+    _geometry(architecture, shifts)
+
+
+@dataclass(frozen=True)
+class _Geometry:
+    """What a network on shifted grids looks at, in samples."""
+
+    hop: int
+    causal: bool
+    displacements: tuple[int, ...]
+    before: int
+    after: int
+
+
+def _geometry(plan: Architecture, shifts: int | None) -> _Geometry:
+    if not (isinstance(plan, PrimalDual) and isinstance(plan.map, ConvolutionalMap)):
+        raise InputError("sound of any length takes a convolutional primal-dual network; choose another")
+    hop = plan.map.hop
+    shifts = (1 if plan.causal else min(SHIFTS, hop)) if shifts is None else shifts
+    if not 1 <= shifts <= hop:
+        raise InputError(f"a network with a hop of {hop} has 1 to {hop} shifts, got {shifts}")
+    displacements = tuple(hop * shift // shifts for shift in range(shifts))
+    before, after = plan.reach
+    # A displaced hop holds samples of two blocks: it begins up to a hop earlier, and ends later.
+    found = _Geometry(
+        hop, plan.causal, displacements, before + (hop if shifts > 1 else 0), after + displacements[-1]
+    )
+    length = found.before + OFFLINE_HOPS * hop + found.after
+    channels, window = plan.map.kernel_shape
+    views = plan.map.sizes((length,))[1] // channels
+    if max(length, views * max(channels, window)) > MOST_NUMBERS or plan.products((length,)) > MOST_PRODUCTS:
+        raise InputError(
+            f"this network looks at {length} samples at once, by {channels} filters of {window} in "
+            f"{plan.depth} layers, which is beyond reason; choose a smaller one"
+        )
+    return found
+
+
+class NetworkMethod:
+    """A network for cells that are all ``step`` wide, except open-ended ones at full scale; see `Method`.
 
     Parameters
     ----------
@@ -292,10 +355,10 @@ class LearnedMethod:
         Convolutional, primal-dual, in units of the cell.
     step : float
     model : str
-        What it is called.
+        Its name.
     shifts : int, optional
-        On how many grids it is run, a fraction of a hop apart; the mean of the results lies in the cells as
-        they do, and is better than each. One for causal networks and `SHIFTS` for others, unless given.
+        Number of grids it is run on, a fraction of a hop apart. The mean of the results lies in the cells
+        too, and is better than each. Default: 1 for causal networks, `SHIFTS` for others.
     """
 
     name = "network"
@@ -303,27 +366,15 @@ class LearnedMethod:
     def __init__(
         self, network: Network, step: float, *, model: str = "network", shifts: int | None = None
     ) -> None:
-        plan = network.architecture
-        if not (isinstance(plan, PrimalDual) and isinstance(plan.map, ConvolutionalMap)):
-            raise InputError("sound of any length takes a convolutional primal-dual network; choose another")
-        if not 0 < step < np.inf:
-            raise InputError(f"a step is a positive finite number, got {step}")
-        self.hop = plan.map.hop
-        shifts = (1 if plan.causal else min(SHIFTS, self.hop)) if shifts is None else shifts
-        if not 1 <= shifts <= self.hop:
-            raise InputError(f"a network with a hop of {self.hop} has 1 to {self.hop} shifts, got {shifts}")
-        self.model = model
-        self._displacements = [self.hop * shift // shifts for shift in range(shifts)]
-        before, after = plan.reach
-        # A displaced hop holds samples of two blocks: it begins up to a hop earlier, and ends later.
-        self.before = before + (self.hop if shifts > 1 else 0)
-        self.after = after + self._displacements[-1]
+        check_positive("the step", step)
+        geometry = _geometry(network.architecture, shifts)
+        self.network, self.step, self.model = network, step, model
+        self.hop, self.before, self.after = geometry.hop, geometry.before, geometry.after
+        self._displacements = geometry.displacements
+        self._has_state = geometry.causal and len(self._displacements) == 1
         # One that looks far ahead is late anyway, and would do most of its work on what is around the block.
-        self.stream_block = self.hop if plan.causal else self.hop * max(-(-self.after // self.hop), 1)
+        self.stream_block = self.hop if geometry.causal else self.hop * max(-(-self.after // self.hop), 1)
         self.offline_block = OFFLINE_HOPS * self.hop
-        self.network, self.step = network, step
-        self._follows = plan.causal and shifts == 1
-        _require_modest(plan, self.before + self.offline_block + self.after)
 
     def restore(self, cells: Cells) -> FloatArray:
         """Restore the middle of a stretch of one channel."""
@@ -334,27 +385,24 @@ class LearnedMethod:
             for shift in self._displacements
         )
         restored: FloatArray = total * (self.step / len(self._displacements))
-        return self.silenced(restored, cells)
+        return self.keep_silence(restored, cells)
 
-    def follow(self) -> RestoreBlock | None:
-        """Return what restores blocks of a stream where the network is causal: it goes on where it was."""
-        return _Following(self) if self._follows else None
+    def open_stream(self) -> RestoreBlock | None:
+        """Return a causal network that runs on hop by hop, None for others."""
+        return _CausalStream(self) if self._has_state else None
 
-    def silenced(self, restored: FloatArray, cells: Cells) -> FloatArray:
-        """Return what was restored of a stretch, with zeros where nothing but zeros is in sight.
-
-        Networks would hear something in digital silence, however faint.
-        """
+    def keep_silence(self, restored: FloatArray, cells: Cells) -> FloatArray:
+        """Zero the restored samples that depend on zeros alone: networks add noise to digital silence."""
         heard = np.cumsum(np.concatenate([[False], cells.lo != -cells.hi]))
         in_sight = self.before + self.after + 1
         return np.where(heard[in_sight:] == heard[:-in_sight], 0.0, restored)
 
     def by_layer(self, cells: Cells) -> list[FloatArray]:
-        """Return what each layer makes of all of a stretch of one channel, on the first of the grids."""
+        """Return the estimate of each layer for a whole stretch of one channel, on the first grid."""
         return [estimate * self.step for estimate in self.network.by_layer(*self.in_steps(cells))]
 
     def in_steps(self, cells: Cells) -> tuple[FloatArray, FloatArray]:
-        """Return the bounds of the cells in steps, all finite."""
+        """Return the ends of the cells in steps, all finite."""
         lo, hi = cells.lo / self.step, cells.hi / self.step
         no_lo, no_hi = np.isneginf(lo), np.isposinf(hi)
         lower = np.where(no_lo, np.where(no_hi, -UNKNOWN, hi - 1), lo)
@@ -362,10 +410,10 @@ class LearnedMethod:
         return lower, upper
 
 
-class _Following:
-    """A causal network on blocks of one hop, each next to the one before."""
+class _CausalStream:
+    """A causal network on consecutive blocks of one hop."""
 
-    def __init__(self, method: LearnedMethod) -> None:
+    def __init__(self, method: NetworkMethod) -> None:
         self._method, self._hop = method, method.hop
         self._running = RunningNetwork(method.network)
         self._is_new = True
@@ -377,34 +425,26 @@ class _Following:
             hop = slice(start, start + self._hop)
             last = self._running.push(lower[hop], upper[hop])
         restored: FloatArray = last * self._method.step
-        return self._method.silenced(restored, cells)
+        return self._method.keep_silence(restored, cells)
 
 
-def _require_modest(plan: PrimalDual, length: int) -> None:
-    """Refuse a network that takes absurd memory or time for a block that, with what is around, is so long."""
-    channels, window = plan.map.kernel_shape
-    views = plan.map.sizes((length,))[1] // channels
-    if max(length, views * max(channels, window)) > MOST_NUMBERS or plan.products((length,)) > MOST_PRODUCTS:
-        raise InputError(
-            f"this network looks at {length} samples at once, by {channels} filters of {window} in "
-            f"{plan.depth} layers, which is beyond reason; choose a smaller one"
-        )
-
+# --- The mean of both ---
 
 NETWORK_SHARE = 0.7
-"""How much of the mean is the network's; chosen on held-out speech (results/LOG.md)."""
+"""Weight of the network in the mean; chosen on held-out speech (results/LOG.md)."""
 
 
-class Averaged:
-    """The mean of what a network and Chambolle-Pock restore; see `Method`."""
+class MeanMethod:
+    """The mean of a network and Chambolle-Pock; see `Method`."""
 
     name = "both"
 
-    def __init__(
-        self, network: LearnedMethod, solver: OverlappedChambollePock, share: float = NETWORK_SHARE
-    ) -> None:
+    def __init__(self, network: NetworkMethod, solver: ChambollePockMethod) -> None:
         self.network, self.model = network, network.model
-        self._parts: tuple[tuple[Method, float], ...] = ((network, share), (solver, 1 - share))
+        self._parts: tuple[tuple[Method, float], ...] = (
+            (network, NETWORK_SHARE),
+            (solver, 1 - NETWORK_SHARE),
+        )
         self.before = max(network.before, solver.before)
         self.after = max(network.after, solver.after)
         grid = math.lcm(network.hop, solver.hop)
@@ -425,5 +465,5 @@ class Averaged:
         )
         return network + solver
 
-    def follow(self) -> None:
-        """Return None: every block is computed from its surroundings."""
+    def open_stream(self) -> None:
+        """Return None: the frames of Chambolle-Pock have no state."""

@@ -1,59 +1,59 @@
-"""The restorer: arrays and files in, restored arrays and files out."""
+"""The restorer: arrays, cells and files in, restored arrays and files out."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, BinaryIO, Unpack
+from typing import Any, BinaryIO, Literal, Unpack, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pdrn.audio.cells import Cells, FloatArray
-from pdrn.audio.files import PCM_BITS, Sound, Source, blocks, format_of, opened, writer
-from pdrn.audio.levels import (
-    BoundedLevels,
-    ClippedLevels,
-    Description,
-    LevelOptions,
-    LevelReader,
-    Levels,
-    cells_of,
-    step_of,
-)
+from pdrn.audio.detection import QuantizerKeywords, QuantizerOptions, choose_quantizer
+from pdrn.audio.files import Sound, Source, blocks, format_of, open_audio, writer
+from pdrn.audio.quantizers import PCM_BITS, Bounded, Clipping, Gaps, Observer, Quantizer
 from pdrn.errors import AudioError, InputError
 from pdrn.restoration import registry
-from pdrn.restoration.methods import Averaged, Method, OverlappedChambollePock
-from pdrn.restoration.registry import MethodName, automatic, check_method, network_for
-from pdrn.restoration.streaming import Blockwise, Progress, Stream, as_channels
+from pdrn.restoration.methods import ChambollePockMethod, MeanMethod, Method, check_iterations
+from pdrn.restoration.streaming import (
+    BlockRestorer,
+    Progress,
+    Stream,
+    as_channels,
+    check_mix,
+    check_threads,
+)
 from pdrn.storage import Target, refuse_same
+
+MethodName = Literal["auto", "both", "network", "cp"]
 
 Rows = NDArray[np.float64]
 """Samples of all channels, shape (channels, frames)."""
 
-Blocks = Callable[[int, float | None], Blockwise]
-"""Gives what restores sound of a sample rate whose cells all have one width, or differ (None)."""
-
 BLOCK_LENGTH = 1 << 15
-LOOKED_AT = 1 << 20
-"""From so many samples the levels are told, the first ones after silence."""
+DETECTION_SAMPLES = 1 << 20
+"""A file's quantizer is detected from this many samples, the first ones after silence."""
+
+_PIECE = 1 << 16
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was done to a recording."""
+    """What was done to a file."""
 
     input: str
     output: str
     levels: str
+    """The quantizer, in words."""
     method: str
-    """How it was restored: "network", "cp" for Chambolle-Pock, or "both"."""
+    """network, cp (Chambolle-Pock) or both."""
     model: str | None
-    """The name of the network, if one took part."""
+    """The name of the model, if a network took part."""
     sample_rate_hz: int
     channels: int
     frames: int
@@ -61,159 +61,14 @@ class Report:
     seconds: float
     verified: bool | None
     clipped: int | None = None
-    """How many samples were cut off, where it was said that some were."""
+    """Number of clipped samples, where clipping was named."""
     missing: int | None = None
-    """How many samples were missing, where it was said that some may be."""
+    """Number of missing samples, where gaps were allowed."""
 
     @property
     def times_real_time(self) -> float:
-        """Length of the sound over the time that it took."""
+        """Duration of the sound over the time that it took."""
         return self.frames / self.sample_rate_hz / self.seconds
-
-
-def restore_file(
-    blocks_for: Blocks,
-    source: Source,
-    target: Target,
-    description: Description,
-    *,
-    subtype: str | None = None,
-    overwrite: bool = False,
-    verify: bool = False,
-    gaps: bool = False,
-    progress: Progress | None = None,
-) -> Report:
-    """Restore a sound file into another, which appears when it is complete and not otherwise.
-
-    `Restorer.restore_file` says what the parameters are.
-    """
-    began = time.perf_counter()
-    if verify and (_is_pipe(source) or _is_pipe(target)):
-        raise AudioError("what comes from or goes to a pipe cannot be read again; verify files on disk")
-    refuse_same(source, target)
-    name = str(source) if isinstance(source, str | os.PathLike) else "the sound"
-    frames = 0
-    try:
-        with opened(source, BLOCK_LENGTH, gaps=gaps) as (header, sounds):
-            rate, total = header.sample_rate_hz, header.frames
-            pieces = (_rows(sound) for sound in sounds)
-            head, telling = beginning_of(pieces)
-            subtype = subtype or deeper(header.subtype, format_of(target))
-            levels = fitting(description.levels_of(telling, header.subtype, gaps=gaps), subtype)
-            if not gaps:
-                refuse_shallow(levels, subtype)
-            restoring, reader = blocks_for(rate, None if gaps else step_of(levels)), LevelReader(levels)
-            cells = map(reader.cells, itertools.chain(head, pieces))
-            with writer(
-                target,
-                rate,
-                header.channels,
-                total,
-                subtype=subtype,
-                overwrite=overwrite,
-                check=partial(_verify, source, target, levels, gaps) if verify else None,
-            ) as put:
-                for restored in restoring.run(cells, total, progress):
-                    put(restored.samples, restored.cells)
-                    frames += restored.samples.shape[-1]
-    except AudioError:
-        raise
-    except ValueError as error:
-        raise AudioError(f"{name}: {error}") from error
-    return Report(
-        input=name,
-        output=str(target),
-        levels=str(levels),
-        method=restoring.method.name,
-        model=restoring.method.model,
-        sample_rate_hz=rate,
-        channels=header.channels,
-        frames=frames,
-        subtype=subtype,
-        seconds=time.perf_counter() - began,
-        verified=verify or None,
-        clipped=reader.open_ended if isinstance(levels, ClippedLevels) else None,
-        missing=reader.missing if gaps else None,
-    )
-
-
-def beginning_of(pieces: Iterator[Rows]) -> tuple[list[Rows], Rows]:
-    """Take as many pieces as levels are told from; return them, and the samples that tell.
-
-    Silence before anything is heard does not tell, and takes no memory, however long it is.
-    """
-    taken, telling = list[Rows](), list[Rows]()
-    seen = 0
-    for rows in pieces:
-        first = rows[:, :1].copy()
-        if not telling and (rows == first).all():
-            taken.append(np.broadcast_to(first, rows.shape))
-            continue
-        taken.append(rows)
-        telling.append(rows)
-        seen += rows.size
-        if seen >= LOOKED_AT:
-            break
-    return taken, np.concatenate(telling or taken[-1:], axis=-1)
-
-
-def deeper(subtype: str, format: str) -> str:
-    """Return how to store what was restored from this subtype: with room between its levels, and above.
-
-    FLAC ends at 24 bits, and at full scale.
-
-    >>> deeper("PCM_16", "WAV"), deeper("PCM_24", "WAV"), deeper("PCM_16", "FLAC")
-    ('FLOAT', 'DOUBLE', 'PCM_24')
-    """
-    if format == "FLAC":
-        return "PCM_24"
-    return "DOUBLE" if subtype in ("PCM_24", "PCM_32", "DOUBLE") else "FLOAT"
-
-
-def fitting(levels: Levels, subtype: str) -> Levels:
-    """Return the levels with cells that output of this subtype can hold.
-
-    Peaks that were cut off stay open-ended: they are worth more than a subtype that cannot hold them.
-    """
-    return BoundedLevels(levels) if subtype in PCM_BITS and not isinstance(levels, ClippedLevels) else levels
-
-
-def refuse_shallow(
-    levels: Levels, subtype: str, remedy: str = "a deeper subtype, or a name that ends in .wav"
-) -> None:
-    """Refuse to store what was restored where there is no room between its levels."""
-    step, bits = step_of(levels), PCM_BITS.get(subtype)
-    if step is not None and bits is not None and step <= 2.0 ** (1 - bits):
-        raise AudioError(
-            f"{subtype} has nothing between the levels ({levels}), so that nothing could be restored; "
-            f"choose {remedy}"
-        )
-
-
-def _is_pipe(place: Source | Target) -> bool:
-    if not isinstance(place, str | os.PathLike) or os.fspath(place) == "-":
-        return True
-    return os.path.exists(place) and not os.path.isfile(place)
-
-
-def _rows(sound: Sound) -> Rows:
-    return np.atleast_2d(sound.samples)
-
-
-def _verify(source: Source, target: Target, levels: Levels, gaps: bool, written: BinaryIO) -> None:
-    """Read input and output again, and refuse a sample outside its cell or a length that differs."""
-    written.seek(0)
-    read = LevelReader(levels)
-    inputs = (read.cells(_rows(sound)) for sound in blocks(source, BLOCK_LENGTH, gaps=gaps))
-    outputs = (_rows(sound) for sound in blocks(written, BLOCK_LENGTH))
-    for cells, samples in itertools.zip_longest(inputs, outputs):
-        if cells is None or samples is None or cells.shape != samples.shape:
-            raise AudioError(f"{target} is not as long as the input; write it again")
-        if violation := cells.violation(samples):
-            raise AudioError(f"{target} is outside a cell by {violation:g}; write it again")
-
-
-_PIECE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -223,20 +78,20 @@ class Restorer:
     Parameters
     ----------
     model : str or path, optional
-        The name of a network that comes along, or the file of another, as `pdrn train` writes it: for sound
-        of its sample rate and one step.
+        The name of a bundled model, or the file of your own, as `pdrn train` writes it: for sound of its
+        sample rate and one step.
     iterations : int, optional
-        Iterations of Chambolle-Pock; what is tuned unless given.
+        Iterations of Chambolle-Pock; default: the tuned number.
     mix : float
         From 0, the centres of the cells, to 1, the full restoration.
     threads : int
-        How many blocks are computed at once.
+        Number of blocks computed at once.
     method : str
         "network"; "cp" for Chambolle-Pock, which takes any rate and cells; "both", their mean; or "auto": the
-        model if one is named, both where a network that comes along fits the rate and the step, and
-        Chambolle-Pock otherwise. See `choosing`.
+        model if one is named, both where a bundled model fits the rate and the step, and Chambolle-Pock
+        otherwise.
     shifts : int, optional
-        On how many grids a network is run, to average the results; see `LearnedMethod`.
+        Number of grids a network is run on, to average the results; see `NetworkMethod`.
 
     Examples
     --------
@@ -259,41 +114,54 @@ class Restorer:
     shifts: int | None = None
 
     def __post_init__(self) -> None:
-        check_method(self.method, self.model, self.iterations, self.shifts)
-        solver = OverlappedChambollePock.at(1, self.iterations)
-        Blockwise(solver, solver.offline_block, self.mix, self.threads)  # refuses what cannot be
+        if self.method not in get_args(MethodName):
+            raise InputError(
+                f"the methods are {', '.join(get_args(MethodName))}; there is no {self.method!r}"
+            )
+        if (
+            self.iterations is not None
+            and self.method != "both"
+            and (self.model is not None or self.method == "network")
+        ):
+            raise InputError("a network has its layers, and no iterations; leave one of the two out")
+        if self.model is not None and self.method == "cp":
+            raise InputError("method cp takes no model; leave one of the two out")
+        if self.shifts is not None and (
+            self.method == "cp" or not isinstance(self.shifts, int) or self.shifts < 1
+        ):
+            raise InputError(
+                f"shifts are for networks, one or more, got {self.shifts} for method {self.method}"
+            )
+        check_iterations(self.iterations)
+        check_mix(self.mix)
+        check_threads(self.threads)
         if self.model is not None:
-            registry.shipped_or_own(self.model)
+            registry.read_model(self.model)
 
     @classmethod
     def from_pretrained(cls, name: str, **settings: Any) -> Restorer:
-        """Return a restorer with a network that comes along; the settings are the other parameters.
+        """Return a restorer with a bundled model; the settings are the other parameters.
 
-        `pdrn.restoration.registry.names` says what there is.
+        `pdrn.restoration.registry.names` lists the models.
         """
-        registry.path(name)  # a file that is called so is not meant
+        registry.path(name)  # refuses a file
         return cls(name, **settings)
 
     def method_for(self, sample_rate_hz: int, step: float | None) -> Method:
-        """Return what restores sound of this rate, whose cells are all one step wide, or differ (None)."""
-        rate = _rate(sample_rate_hz)
-        solver = OverlappedChambollePock.at(rate, self.iterations)
+        """Choose the method for sound of this rate with cells of this width; None stands for several."""
+        rate = _check_rate(sample_rate_hz)
+        solver = ChambollePockMethod.at(rate, self.iterations)
         if self.model is not None:
-            model = registry.shipped_or_own(self.model)
+            model = registry.read_model(self.model)
         elif self.method in ("network", "both"):
-            model = network_for(rate)
-        elif self.method == "auto" and self.iterations is None and (found := automatic(rate, step)):
+            model = registry.largest(rate)
+        elif self.method == "auto" and self.iterations is None and (found := registry.automatic(rate, step)):
             model = found
         else:
             return solver
         network = model.method(rate, step, self.shifts)
         alone = self.method == "network" or (self.method == "auto" and self.model is not None)
-        return network if alone else Averaged(network, solver)
-
-    def blocks(self, sample_rate_hz: int, step: float | None) -> Blockwise:
-        """Return what restores sound of this rate, whose cells are all one step wide or differ, in pieces."""
-        method = self.method_for(sample_rate_hz, step)
-        return Blockwise(method, method.offline_block, self.mix, self.threads)
+        return network if alone else MeanMethod(network, solver)
 
     def restore(
         self,
@@ -301,7 +169,7 @@ class Restorer:
         sample_rate_hz: int,
         *,
         progress: Progress | None = None,
-        **levels: Unpack[LevelOptions],
+        **known: Unpack[QuantizerKeywords],
     ) -> FloatArray:
         """Return the samples restored, of the same shape, in float64.
 
@@ -311,16 +179,17 @@ class Restorer:
             Full scale is [-1, 1]. NaN marks missing samples. Channels do not influence each other.
         sample_rate_hz : int
         progress : callable, optional
-            Called with the number of frames that are done, and of all.
-        **levels
-            `bits`, `step`, `law`, `clip_at` and `truncated` as in `Description`; detected unless given.
+            Called with the number of frames done, and of all.
+        **known
+            `bits`, `step`, `law`, `clip_at` and `truncated` as in `QuantizerOptions`; default: detected.
         """
         rows = as_channels(samples, most_channels=8)
-        found = Description(**levels).levels_of(rows)
-        step = None if np.isnan(rows).any() else step_of(found)
-        return self.restore_cells(cells_of(rows, found), sample_rate_hz, step, progress).reshape(
-            np.shape(samples)
-        )
+        quantizer = choose_quantizer(rows, QuantizerOptions(**known))
+        if np.isnan(rows).any():
+            quantizer = Gaps(quantizer)
+        cells = Observer(quantizer).observe(rows)
+        restored = self.restore_cells(cells, sample_rate_hz, quantizer.step, progress)
+        return restored.reshape(np.shape(samples))
 
     def restore_cells(
         self,
@@ -331,13 +200,14 @@ class Restorer:
     ) -> FloatArray:
         """Return samples restored from any cells, shape (frames,) or (channels, frames).
 
-        A network takes part only where all cells have one width, but for open-ended ones, and it is told.
+        A network takes part only with `step`, the width that all but open-ended cells have.
         """
         rows = cells if len(cells.shape) == 2 else cells[None]
         frames = rows.shape[-1]
         pieces = (rows[:, start : start + _PIECE] for start in range(0, frames, _PIECE))
-        blocks = self.blocks(sample_rate_hz, step)
-        restored = [piece.samples for piece in blocks.run(pieces, frames, progress)]
+        method = self.method_for(sample_rate_hz, step)
+        block_restorer = BlockRestorer(method, method.offline_block, self.mix, self.threads)
+        restored = [piece.samples for piece in block_restorer.run(pieces, frames, progress)]
         return np.concatenate([np.empty((len(rows), 0)), *restored], axis=-1).reshape(cells.shape)
 
     def restore_file(
@@ -350,9 +220,9 @@ class Restorer:
         verify: bool = False,
         gaps: bool = False,
         progress: Progress | None = None,
-        **levels: Unpack[LevelOptions],
+        **known: Unpack[QuantizerKeywords],
     ) -> Report:
-        """Restore a sound file into another, which appears when it is complete and not otherwise.
+        """Restore a sound file into another, atomically and in constant memory.
 
         Parameters
         ----------
@@ -361,56 +231,87 @@ class Restorer:
         target : str or path
             "-" stands for standard output.
         subtype : str, optional
-            How each sample is stored, such as PCM_24 or FLOAT; deeper than the input unless given.
+            How each sample is stored, such as PCM_24 or FLOAT; default: deeper than the input.
         overwrite : bool
-            Replace a file that is there already, instead of refusing.
+            Replace an existing file instead of refusing.
         verify : bool
             Read both files again, and prove that every sample is in its cell.
         gaps : bool
             Take NaN in files of floats for missing samples, instead of refusing it.
         progress : callable, optional
-            Called with the number of frames that are done, and of all where that is known.
-        **levels
+            Called with the number of frames done, and of all where that is known.
+        **known
             As in `restore`.
 
         Raises
         ------
         AudioError
-            If a file cannot be read or written, or the levels are not what they were said to be.
+            If a file cannot be read or written, or the samples do not lie on the named levels.
         """
-        return restore_file(
-            self.blocks,
-            source,
-            target,
-            Description(**levels),
+        began = time.perf_counter()
+        options = QuantizerOptions(**known)
+        if verify and (_is_pipe(source) or _is_pipe(target)):
+            raise AudioError("a pipe cannot be read again; verify files on disk")
+        refuse_same(source, target)
+        name = str(source) if isinstance(source, str | os.PathLike) else "the sound"
+        frames = 0
+        try:
+            with open_audio(source, BLOCK_LENGTH, gaps=gaps) as (header, sounds):
+                pieces = map(_rows, sounds)
+                head, telling = read_beginning(pieces)
+                subtype = subtype or output_subtype(header.subtype, format_of(target))
+                quantizer = choose_quantizer(telling, options, header.subtype, gaps=gaps)
+                quantizer = fit_output(quantizer, subtype, gaps=gaps)
+                method = self.method_for(header.sample_rate_hz, quantizer.step)
+                block_restorer = BlockRestorer(method, method.offline_block, self.mix, self.threads)
+                observer = Observer(quantizer)
+                cells = map(observer.observe, itertools.chain(head, pieces))
+                with writer(
+                    target,
+                    header.sample_rate_hz,
+                    header.channels,
+                    header.frames,
+                    subtype=subtype,
+                    overwrite=overwrite,
+                    check=partial(_verify, source, target, quantizer, gaps) if verify else None,
+                ) as put:
+                    for restored in block_restorer.run(cells, header.frames, progress):
+                        put(restored.samples, restored.cells)
+                        frames += restored.samples.shape[-1]
+        except AudioError:
+            raise
+        except InputError as error:
+            raise AudioError(f"{name}: {error}") from error
+        return Report(
+            input=name,
+            output=str(target),
+            levels=str(quantizer),
+            method=method.name,
+            model=method.model,
+            sample_rate_hz=header.sample_rate_hz,
+            channels=header.channels,
+            frames=frames,
             subtype=subtype,
-            overwrite=overwrite,
-            verify=verify,
-            gaps=gaps,
-            progress=progress,
+            seconds=time.perf_counter() - began,
+            verified=verify or None,
+            clipped=None if options.clip_at is None else observer.clipped,
+            missing=observer.missing if gaps else None,
         )
 
-    def stream(self, sample_rate_hz: int, *, gaps: bool = False, **levels: Unpack[LevelOptions]) -> Stream:
-        """Return a stream for sound of this rate, whose levels have to be named.
+    def stream(
+        self, sample_rate_hz: int, *, gaps: bool = False, **known: Unpack[QuantizerKeywords]
+    ) -> Stream:
+        """Open a stream for sound of this rate, whose quantizer has to be named.
 
-        With gaps, NaN stands for missing samples, instead of being refused.
+        With gaps, NaN stands for missing samples instead of being refused.
         """
-        return self.stream_of(sample_rate_hz, Description(**levels).levels(), gaps=gaps)
+        quantizer = choose_quantizer(None, QuantizerOptions(**known))
+        return self.stream_for(sample_rate_hz, Gaps(quantizer) if gaps else quantizer)
 
-    def stream_of(self, sample_rate_hz: int, levels: Levels, *, gaps: bool = False) -> Stream:
-        """Return a stream for sound of this rate and any levels."""
-        method = self.method_for(sample_rate_hz, None if gaps else step_of(levels))
-        return Stream(method, levels, sample_rate_hz, self.mix, self.threads, gaps=gaps)
-
-
-def _rate(sample_rate_hz: int) -> int:
-    if (
-        isinstance(sample_rate_hz, bool)
-        or not isinstance(sample_rate_hz, int | np.integer)
-        or sample_rate_hz < 1
-    ):
-        raise InputError(f"the sample rate is a whole number of hertz, got {sample_rate_hz!r}")
-    return int(sample_rate_hz)
+    def stream_for(self, sample_rate_hz: int, quantizer: Quantizer) -> Stream:
+        """Open a stream for sound of this rate and any quantizer."""
+        method = self.method_for(sample_rate_hz, quantizer.step)
+        return Stream(method, quantizer, sample_rate_hz, self.mix, self.threads)
 
 
 def restore(
@@ -419,7 +320,7 @@ def restore(
     *,
     method: MethodName = "auto",
     progress: Progress | None = None,
-    **levels: Unpack[LevelOptions],
+    **known: Unpack[QuantizerKeywords],
 ) -> FloatArray:
     """Restore samples as `Restorer(method=method).restore` does.
 
@@ -431,4 +332,98 @@ def restore(
     >>> bool((np.abs(restored - quantized) <= 0.125).all())
     True
     """
-    return Restorer(method=method).restore(samples, sample_rate_hz, progress=progress, **levels)
+    return Restorer(method=method).restore(samples, sample_rate_hz, progress=progress, **known)
+
+
+def _check_rate(sample_rate_hz: int) -> int:
+    if (
+        isinstance(sample_rate_hz, bool)
+        or not isinstance(sample_rate_hz, int | np.integer)
+        or sample_rate_hz < 1
+    ):
+        raise InputError(f"the sample rate is a whole number of hertz, got {sample_rate_hz!r}")
+    return int(sample_rate_hz)
+
+
+def read_beginning(pieces: Iterator[Rows]) -> tuple[list[Rows], Rows]:
+    """Read the pieces that detection needs; return them, and the samples that tell the quantizer.
+
+    Silence at the start tells nothing, and takes no memory, however long it is.
+    """
+    taken, telling = list[Rows](), list[Rows]()
+    seen = 0
+    for rows in pieces:
+        first = rows[:, :1].copy()
+        if not telling and (rows == first).all():
+            taken.append(np.broadcast_to(first, rows.shape))
+            continue
+        taken.append(rows)
+        telling.append(rows)
+        seen += rows.size
+        if seen >= DETECTION_SAMPLES:
+            break
+    return taken, np.concatenate(telling or taken[-1:], axis=-1)
+
+
+def output_subtype(subtype: str, format: str) -> str:
+    """Return a subtype for restored sound, with room between the levels of this one, and above full scale.
+
+    FLAC ends at 24 bits, and at full scale.
+
+    >>> output_subtype("PCM_16", "WAV"), output_subtype("PCM_24", "WAV"), output_subtype("PCM_16", "FLAC")
+    ('FLOAT', 'DOUBLE', 'PCM_24')
+    """
+    if format == "FLAC":
+        return "PCM_24"
+    return "DOUBLE" if subtype in ("PCM_24", "PCM_32", "DOUBLE") else "FLOAT"
+
+
+def fit_output(
+    quantizer: Quantizer,
+    subtype: str,
+    *,
+    gaps: bool = False,
+    remedy: str = "a deeper subtype, or a name that ends in .wav",
+) -> Quantizer:
+    """Return the quantizer with cells that output of this subtype can hold.
+
+    PCM ends at full scale; clipped peaks stay open-ended all the same, since they are what is restored. A
+    subtype without room between the levels is refused.
+    """
+    if subtype in PCM_BITS and not isinstance(quantizer, Clipping):
+        quantizer = Bounded(quantizer)
+    if gaps:
+        return Gaps(quantizer)
+    if (
+        subtype in PCM_BITS
+        and quantizer.step is not None
+        and quantizer.step <= 2.0 ** (1 - PCM_BITS[subtype])
+    ):
+        raise AudioError(
+            f"{subtype} has no values between the levels ({quantizer}), so that nothing could be restored; "
+            f"choose {remedy}"
+        )
+    return quantizer
+
+
+def _is_pipe(place: Source | Target) -> bool:
+    if not isinstance(place, str | os.PathLike) or os.fspath(place) == "-":
+        return True
+    return os.path.exists(place) and not os.path.isfile(place)
+
+
+def _rows(sound: Sound) -> Rows:
+    return np.atleast_2d(sound.samples)
+
+
+def _verify(source: Source, target: Target, quantizer: Quantizer, gaps: bool, written: BinaryIO) -> None:
+    """Read input and output again, and refuse a sample outside its cell or a length that differs."""
+    written.seek(0)
+    observer = Observer(quantizer)
+    inputs = (observer.observe(_rows(sound)) for sound in blocks(source, BLOCK_LENGTH, gaps=gaps))
+    outputs = map(_rows, blocks(written, BLOCK_LENGTH))
+    for cells, samples in itertools.zip_longest(inputs, outputs):
+        if cells is None or samples is None or cells.shape != samples.shape:
+            raise AudioError(f"{target} is not as long as the input; write it again")
+        if violation := cells.violation(samples):
+            raise AudioError(f"{target} is outside a cell by {violation:g}; write it again")

@@ -1,4 +1,4 @@
-"""Any method block by block, for signals of any length; streams of chunks and of raw bytes."""
+"""Streaming: any method block by block, streams of chunks, streams of raw bytes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from pdrn.audio.cells import Cells, FloatArray, concatenate, frozen
 from pdrn.audio.files import RawFormat
-from pdrn.audio.levels import LevelReader, Levels
+from pdrn.audio.quantizers import Observer, Quantizer
 from pdrn.errors import AudioError, InputError, system_reason
 from pdrn.restoration.methods import Method, RestoreBlock
 
 Progress = Callable[[int, int | None], None]
-"""Told how many frames are done, and of how many, None where that is not known."""
+"""Callback: frames done, and frames in all (None where that is not known)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,61 +29,71 @@ class Restored:
     cells: Cells
 
 
-class Blockwise:
+def check_mix(mix: float) -> None:
+    """Refuse a mix outside [0, 1]."""
+    if not 0 <= mix <= 1:
+        raise InputError(
+            f"the mix is a number from 0 (the cells' centres) to 1 (all of the restoration), got {mix}"
+        )
+
+
+def check_threads(threads: int) -> None:
+    """Refuse a number of threads that is not a whole number, one or more."""
+    if not isinstance(threads, int) or threads < 1:
+        raise InputError(f"threads are a whole number, one or more, got {threads}")
+
+
+class BlockRestorer:
     """Restores channels block by block, on a grid that starts with the signal.
 
-    Every block is computed from a window of one fixed shape, so that the result does not depend on how the
-    signal was cut into pieces, to the last bit.
+    Every block is computed from a window of one fixed shape, so the result does not depend on how the signal
+    was cut into pieces, to the last bit.
 
     Parameters
     ----------
     method : Method
     block : int
-        Length of a block: the method's for streams, or for what is there already.
+        Length of a block: the method's `stream_block` or `offline_block`.
     mix : float
         From 0, the centres of the cells, to 1, the full restoration.
     threads : int
-        How many blocks are computed at once.
-    follow : bool
-        Whether each block is computed from the one before, where the method can: for its blocks of streams.
+        Number of blocks computed at once.
+    stateful : bool
+        Whether the method keeps its state from block to block, if it has one; takes its `stream_block`.
     """
 
     def __init__(
-        self, method: Method, block: int, mix: float = 1.0, threads: int = 1, *, follow: bool = False
+        self, method: Method, block: int, mix: float = 1.0, threads: int = 1, *, stateful: bool = False
     ) -> None:
-        if not 0 <= mix <= 1:
-            raise InputError(
-                f"the mix is a number from 0 (the cells' centres) to 1 (all of the restoration), got {mix}"
-            )
-        if not isinstance(threads, int) or threads < 1:
-            raise InputError(f"threads are a whole number, one or more, got {threads}")
+        check_mix(mix)
+        check_threads(threads)
         self.method = method
-        self._block, self._mix, self._threads, self._follow = block, mix, threads, follow
+        self._block, self._mix, self._threads, self._stateful = block, mix, threads, stateful
         self.reset()
 
     @property
     def latency(self) -> int:
-        """By how many samples the output is behind the input, at most."""
+        """Most samples that the output is behind the input."""
         return self._block + self.method.after - 1
 
     def reset(self) -> None:
         """Forget the signal so far."""
         self._waiting: list[Cells] = []
-        self._before = self.method.before  # how much of the silence before the signal is still to be added
-        self._pending = 0  # samples that came in and not out
-        self._followers: list[RestoreBlock] = []  # one for each channel, if there was a block
+        self._before = self.method.before  # silence before the signal that is still to be added
+        self._pending = 0  # samples fed and not yet restored
+        self._states: list[RestoreBlock] = []  # one per channel, after the first block
 
     def is_due(self, coming: int) -> bool:
-        """Tell whether so many more samples complete a block."""
+        """Tell whether this many more samples complete a block."""
         return self._complete(self._pending + coming) > 0
 
     def feed(self, cells: Cells) -> Restored:
-        """Take the cells of the next samples, shape (channels, frames); return what can be told by now."""
+        """Take the cells of the next samples, shape (channels, frames); return the blocks they complete."""
         self.take(cells)
         return self._drain(self._complete(self._pending))
 
     def take(self, cells: Cells) -> None:
-        """Take the cells of the next samples, and leave it to the next feed or flush to restore them."""
+        """Queue the cells of the next samples for the next feed or flush."""
         if self._before:
             cells = concatenate([_silence(len(cells), self._before), cells])
             self._pending -= self._before
@@ -92,7 +102,7 @@ class Blockwise:
         self._pending += cells.shape[-1]
 
     def flush(self) -> Restored:
-        """Return the rest: the signal is over, and silence follows. The next one may begin."""
+        """Return the rest, as if silence followed, and reset."""
         if not self._waiting:
             return nothing(1)
         pending, count = self._pending, -(-self._pending // self._block)
@@ -107,7 +117,7 @@ class Blockwise:
     def run(
         self, pieces: Iterable[Cells], frames: int | None = None, progress: Progress | None = None
     ) -> Iterator[Restored]:
-        """Yield restored pieces of a whole signal that is given in pieces, shape (channels, frames) each."""
+        """Restore a whole signal given in pieces of shape (channels, frames), piece by piece."""
         done = 0
         for piece in pieces:
             restored = self.feed(piece)
@@ -123,15 +133,15 @@ class Blockwise:
             progress(done + rest.samples.shape[-1], frames)
 
     def _complete(self, pending: int) -> int:
-        """Count the blocks that can be computed when so many samples came in and not out."""
+        """Return the number of blocks that this many pending samples complete."""
         return max(pending - self.method.after, 0) // self._block
 
-    def _new_followers(self, channels: int) -> list[RestoreBlock]:
-        found = [self.method.follow() for _ in range(channels)] if self._follow else []
-        return [each for each in found if each is not None]
+    def _open_streams(self, channels: int) -> list[RestoreBlock]:
+        opened = [self.method.open_stream() for _ in range(channels)] if self._stateful else []
+        return [each for each in opened if each is not None]
 
     def _drain(self, count: int) -> Restored:
-        """Compute the next so many blocks of every channel and let go of what no other needs."""
+        """Compute the next `count` blocks of every channel and drop the cells that no later block needs."""
         channels = len(self._waiting[0])
         if count == 0:
             return nothing(channels)
@@ -146,12 +156,12 @@ class Blockwise:
             for start in places:
                 around = cells[channel, start : start + window]
                 inside = around[before : before + self._block]
-                restored[channel, start : start + self._block] = _mixed(inside, restore(around), self._mix)
+                restored[channel, start : start + self._block] = _mix(inside, restore(around), self._mix)
 
-        # Taken away meanwhile: one that breaks off is somewhere between two blocks, and new ones do as well.
-        followers, self._followers = self._followers or self._new_followers(channels), []
-        if followers:
-            jobs = [(follower, channel, [*starts]) for channel, follower in enumerate(followers)]
+        # Dropped meanwhile: after an interruption a state is between two blocks, and new ones do as well.
+        states, self._states = self._states or self._open_streams(channels), []
+        if states:
+            jobs = [(state, channel, [*starts]) for channel, state in enumerate(states)]
         else:
             jobs = [
                 (self.method.restore, channel, [start]) for channel in range(channels) for start in starts
@@ -162,14 +172,14 @@ class Blockwise:
         else:
             with ThreadPoolExecutor(self._threads) as executor:
                 list(executor.map(compute, jobs))
-        self._followers = followers
+        self._states = states
         self._waiting = [cells[:, length:]]
         self._pending -= length
         return Restored(restored, cells[:, before : before + length])
 
 
 def nothing(channels: int) -> Restored:
-    """Return no samples."""
+    """Return zero samples of this many channels."""
     empty = np.empty((channels, 0))
     return Restored(empty, Cells(empty, empty))
 
@@ -178,18 +188,18 @@ def _silence(channels: int, length: int) -> Cells:
     return Cells(*frozen(np.zeros((channels, length)), np.zeros((channels, length))))
 
 
-def _mixed(cells: Cells, samples: FloatArray, mix: float) -> FloatArray:
-    """Return a point of each cell on the way from its centre to the sample."""
-    inside = cells.settle(samples.astype(np.float64))
-    return inside if mix == 1 else cells.settle((1 - mix) * cells.centre + mix * inside)
+def _mix(cells: Cells, samples: FloatArray, mix: float) -> FloatArray:
+    """Project the samples into the cells, and go from the centres this part of the way."""
+    inside = cells.project_inside(samples.astype(np.float64))
+    return inside if mix == 1 else cells.project_inside((1 - mix) * cells.centre + mix * inside)
 
 
 class Stream:
     """Restores a signal that arrives in chunks, in constant memory.
 
-    What comes out does not depend on how the signal was cut into chunks, and is what `Restorer.restore`
-    makes of the whole. Chunks are looked at when a block is complete; one that has other levels is refused
-    then, and counts as never fed. Get a stream from `Restorer.stream`.
+    The output does not depend on the chunks, and equals `Restorer.restore` of the whole up to rounding.
+    Chunks are observed when a block is complete. A chunk off the levels is refused then, and counts as never
+    fed. Get a stream from `Restorer.stream`.
 
     Examples
     --------
@@ -205,31 +215,29 @@ class Stream:
     def __init__(
         self,
         method: Method,
-        levels: Levels,
+        quantizer: Quantizer,
         sample_rate_hz: int,
         mix: float = 1.0,
         threads: int = 1,
-        *,
-        gaps: bool = False,
     ) -> None:
-        self._blocks = Blockwise(method, method.stream_block, mix, threads, follow=True)
-        self._levels, self._gaps = levels, gaps
+        self._blocks = BlockRestorer(method, method.stream_block, mix, threads, stateful=True)
+        self._quantizer = quantizer
         self.sample_rate_hz = sample_rate_hz
         self.reset()
 
     @property
     def method(self) -> str:
-        """What restores it: network, cp, or both."""
+        """The name of the method: network, cp, or both."""
         return self._blocks.method.name
 
     @property
     def model(self) -> str | None:
-        """The name of the network that restores it; None for Chambolle-Pock."""
+        """The name of the model; None for Chambolle-Pock alone."""
         return self._blocks.method.model
 
     @property
     def latency_samples(self) -> int:
-        """By how many samples, at most, the output is behind the input."""
+        """Most samples that the output is behind the input."""
         return self._blocks.latency
 
     @property
@@ -238,12 +246,12 @@ class Stream:
         return self.latency_samples / self.sample_rate_hz
 
     def feed(self, chunk: ArrayLike) -> FloatArray:
-        """Take the next samples, (frames,) or (channels, frames), and return those that are ready."""
+        """Take the next samples, (frames,) or (channels, frames), and return the restored ones so far."""
         samples = self.feed_cells(chunk).samples
         return samples[0] if self._shape == () else samples
 
     def flush(self) -> FloatArray:
-        """Return the rest; the signal is over, and another may follow."""
+        """Return the rest of the signal; another may follow."""
         has_channels = self._shape not in (None, ())
         samples = self.flush_cells().samples
         return samples if has_channels else samples[0]
@@ -252,15 +260,13 @@ class Stream:
         """Forget the signal so far; another may follow."""
         self._blocks.reset()
         self._shape: tuple[int, ...] | None = None
-        self._chunks: list[NDArray[np.float64]] = []  # not looked at yet
+        self._chunks: list[NDArray[np.float64]] = []  # not observed yet
         self._length = 0  # of all of them
-        self._read = LevelReader(self._levels)
+        self._observer = Observer(self._quantizer)
 
     def feed_cells(self, chunk: ArrayLike) -> Restored:
         """Do as `feed`, and return the cells too, both of shape (channels, frames)."""
         samples = as_channels(chunk)
-        if not self._gaps and np.isnan(samples).any():
-            raise InputError("a sample is NaN; where gaps shall be filled in, ask for it (gaps=True, --gaps)")
         shape = np.shape(chunk)[:-1]
         if self._shape is not None and shape != self._shape:
             raise InputError(
@@ -272,21 +278,21 @@ class Stream:
         self._length += samples.shape[-1]
         if not self._blocks.is_due(self._length):
             return nothing(len(samples))
-        return self._blocks.feed(self._looked_at())
+        return self._blocks.feed(self._observe())
 
     def flush_cells(self) -> Restored:
         """Do as `flush`, and return the cells too."""
         if self._chunks:
-            self._blocks.take(self._looked_at())
+            self._blocks.take(self._observe())
         restored = self._blocks.flush()
         self.reset()
         return restored
 
-    def _looked_at(self) -> Cells:
-        """Return the cells of the chunks that wait, which do not from now on; drop one that is refused."""
+    def _observe(self) -> Cells:
+        """Return the cells of the waiting chunks; drop the first chunk that is refused."""
         try:
-            cells = self._read.cells(np.concatenate(self._chunks, axis=-1))
-        except ValueError:
+            cells = self._observer.observe(np.concatenate(self._chunks, axis=-1))
+        except InputError:
             refused = bisect_left(range(len(self._chunks)), True, key=lambda last: self._refuses(last + 1))
             self._length -= self._chunks.pop(refused).shape[-1]
             raise
@@ -295,16 +301,16 @@ class Stream:
 
     def _refuses(self, count: int) -> bool:
         try:
-            self._read.look(np.concatenate(self._chunks[:count], axis=-1))
-        except ValueError:
+            self._observer.preview(np.concatenate(self._chunks[:count], axis=-1))
+        except InputError:
             return True
         return False
 
 
 def as_channels(samples: ArrayLike, most_channels: int = 64) -> NDArray[np.float64]:
-    """Return samples of shape (frames,) or (channels, frames) in float64 as (channels, frames).
+    """Return samples of shape (frames,) or (channels, frames) as float64 of shape (channels, frames).
 
-    More channels than frames, and than `most_channels`, are taken for a transposed array and refused.
+    An array with more channels than frames and than `most_channels` is refused: it is probably transposed.
     """
     array = np.asarray(samples)
     if array.dtype.kind != "f":
@@ -322,21 +328,21 @@ def as_channels(samples: ArrayLike, most_channels: int = 64) -> NDArray[np.float
 _READ_BYTES = 1 << 16
 
 
-def restored_bytes(
+def restore_bytes(
     stream: Stream, source: BinaryIO, read_as: RawFormat, write_as: RawFormat
 ) -> Iterator[bytes]:
-    """Yield restored raw samples as soon as they can be told, to the last one.
+    """Restore raw samples, each as soon as it is ready.
 
     Parameters
     ----------
     stream : Stream
     source : binary file
-        Read as far as there is something, not until a block is full, if it has `read1`.
+        Read with `read1` if it has it, so that no read waits for a full buffer.
     read_as, write_as : RawFormat
-        Of the same number of channels.
+        With the same number of channels.
     """
     rest = b""
-    while content := _next(source):
+    while content := _read_some(source):
         content = rest + content
         whole = len(content) - len(content) % read_as.frame_bytes
         rest = content[whole:]
@@ -354,7 +360,7 @@ def restored_bytes(
         )
 
 
-def _next(source: BinaryIO) -> bytes:
+def _read_some(source: BinaryIO) -> bytes:
     read = getattr(source, "read1", source.read)
     try:
         content: bytes = read(_READ_BYTES)

@@ -20,11 +20,12 @@ from starlette.types import Receive, Scope, Send
 
 from pdrn.audio import metrics
 from pdrn.audio.cells import Cells, FloatArray
-from pdrn.audio.files import opened, write
-from pdrn.audio.levels import Description, Levels, cells_of, step_of
+from pdrn.audio.detection import QuantizerOptions, choose_quantizer
+from pdrn.audio.files import open_audio, write
 from pdrn.audio.metrics import is_finite, or_none
+from pdrn.audio.quantizers import Observer, Quantizer
 from pdrn.errors import AudioError, InputError, UndetectedError
-from pdrn.restoration.methods import ITERATIONS, Averaged, LearnedMethod, in_words
+from pdrn.restoration.methods import ITERATIONS, MeanMethod, NetworkMethod, describe_method
 from pdrn.restoration.restorer import Restorer
 from pdrn.web.schemas import Choice, Limits, Refusal, Stretch, Wishes, too_large
 from pdrn.web.worker_pool import Done, Facts, Messages, Report, Task, Workshop
@@ -74,8 +75,8 @@ class SoundTask:
             quantized, subtype = np.asarray(quantizer.quantize(samples), np.float64), ""
         else:
             quantized = samples
-        levels = _levels(self.wishes.description(), quantized, subtype)
-        cells, step = cells_of(quantized, levels), step_of(levels)
+        found = _detect(self.wishes.options(), quantized, subtype)
+        cells, step = Observer(found).observe(quantized), found.step
         restorer = self.wishes.restorer(self.choice)
         method = restorer.method_for(rate, step)  # refuses what it is not for, before any answer
         report(0.0)
@@ -90,10 +91,10 @@ class SoundTask:
             quantized,
             cells,
             restored,
-            str(levels),
+            str(found),
             step,
             method.model,
-            in_words(method.name, method.model),
+            describe_method(method.name, method.model),
             rate,
             seconds,
         )
@@ -101,7 +102,7 @@ class SoundTask:
     def _read(self) -> tuple[NDArray[np.float64], int, str]:
         path = self.folder / UPLOAD
         try:
-            with opened(path) as (header, sounds):
+            with open_audio(path) as (header, sounds):
                 blocks, frames = [], header.frames or 0
                 self._refuse_long(frames, header.sample_rate_hz, header.channels)
                 for sound in sounds:
@@ -194,8 +195,8 @@ class Layering:
         report(0.0)
         rate, step = self.stretch.sample_rate_hz, self.stretch.step
         method = self.stretch.restorer(self.choice).method_for(rate, step)
-        network = method.network if isinstance(method, Averaged) else method
-        if isinstance(network, LearnedMethod):
+        network = method.network if isinstance(method, MeanMethod) else method
+        if isinstance(network, NetworkMethod):
             estimates = network.by_layer(cells)
             numbers = list(range(1, len(estimates) + 1))
         else:
@@ -231,9 +232,9 @@ def _figures(done: _Restored) -> Facts | None:
     return {"heard_seconds": HEARD_SECONDS, **figures}
 
 
-def _levels(description: Description, samples: NDArray[np.float64], subtype: str) -> Levels:
+def _detect(options: QuantizerOptions, samples: NDArray[np.float64], subtype: str) -> Quantizer:
     try:
-        return description.levels_of(samples, subtype)
+        return choose_quantizer(samples, options, subtype)
     except UndetectedError as error:
         raise InputError(
             f"the levels of this sound cannot be told ({error.__cause__}); choose a bit depth or a law to "

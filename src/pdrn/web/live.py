@@ -14,7 +14,7 @@ import numpy as np
 from fastapi import WebSocket, WebSocketDisconnect
 from pydantic import ValidationError
 
-from pdrn.audio.quantizers import Quantizer
+from pdrn.audio.quantizers import Coder
 from pdrn.restoration.streaming import Restored, Stream
 from pdrn.web.schemas import Choice, LiveWishes, Refusal, said, sentence
 
@@ -55,9 +55,9 @@ class Microphones:
 
     async def _converse(self, socket: WebSocket) -> None:
         wishes = _wishes(await _received(socket))
-        quantizer, levels = wishes.known()
+        quantizer, known = wishes.known()
         restorer = wishes.restorer(wishes.choice(self._choices))
-        live = _Live(quantizer, restorer.stream_of(wishes.sample_rate_hz, levels))
+        live = _Live(quantizer, restorer.stream_for(wishes.sample_rate_hz, known))
         await socket.send_json(live.latency)
         while (message := await _received(socket)) != "end":
             if isinstance(message, str):
@@ -67,7 +67,7 @@ class Microphones:
 
 
 class _Live:
-    def __init__(self, quantizer: Quantizer, stream: Stream) -> None:
+    def __init__(self, quantizer: Coder, stream: Stream) -> None:
         self._quantizer, self._stream = quantizer, stream
 
     @property

@@ -9,12 +9,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pdrn.audio.levels import LAWS, Description, Levels
-from pdrn.audio.quantizers import MidRise, Quantizer
+from pdrn.audio.detection import QuantizerOptions, choose_quantizer
+from pdrn.audio.quantizers import LAWS, Coder, MidRise, Quantizer
 from pdrn.errors import InputError
 from pdrn.restoration import registry
-from pdrn.restoration.registry import MethodName
-from pdrn.restoration.restorer import Restorer
+from pdrn.restoration.restorer import MethodName, Restorer
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def choices(models: Sequence[Path]) -> dict[str, Choice]:
 
 
 def _network(name: str, model: str) -> Choice:
-    rate = registry.shipped_or_own(model).provenance.sample_rate_hz
+    rate = registry.read_model(model).provenance.sample_rate_hz
     return Choice(name, f"Network {name}", "network", rate, "network", model)
 
 
@@ -145,7 +144,7 @@ class Wishes(How):
         None, description="Quantize the sound first, by a law of G.711 instead of a bit depth."
     )
 
-    def quantizer(self) -> Quantizer | None:
+    def quantizer(self) -> Coder | None:
         """Return what coarsens the sound, None where it is to be taken as it is."""
         if self.quantize_bits is not None and self.quantize_law is not None:
             raise Refusal(422, "A bit depth and a law say the same in different ways; choose one of them.")
@@ -153,9 +152,9 @@ class Wishes(How):
             return LAWS[self.quantize_law]
         return None if self.quantize_bits is None else MidRise(self.quantize_bits, full_scale=True)
 
-    def description(self) -> Description:
+    def options(self) -> QuantizerOptions:
         """Return what is known about the sound after that."""
-        return Description(bits=self.quantize_bits, law=self.quantize_law)
+        return QuantizerOptions(bits=self.quantize_bits, law=self.quantize_law)
 
 
 class FileWishes(Wishes):
@@ -169,12 +168,12 @@ class LiveWishes(Wishes):
 
     sample_rate_hz: int = Field(ge=3000, le=192000)
 
-    def known(self) -> tuple[Quantizer, Levels]:
+    def known(self) -> tuple[Coder, Quantizer]:
         """Return what coarsens the sound, and its levels after that."""
         quantizer = self.quantizer()
         if quantizer is None:
             raise Refusal(422, "A stream does not tell its levels beforehand; choose a bit depth or a law.")
-        return quantizer, self.description().levels()
+        return quantizer, choose_quantizer(None, self.options())
 
 
 class Stretch(How):

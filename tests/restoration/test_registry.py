@@ -1,4 +1,4 @@
-"""Networks that come along, and when they are used."""
+"""Bundled models, your own, and when they are used."""
 
 import numpy as np
 import pytest
@@ -152,7 +152,7 @@ def test_what_is_shipped_is_whole_and_says_where_it_comes_from(name):
     assert registry.path(name).stat().st_size <= (2_000_000 if "small" in name else 12_000_000)
     if "small" in name:
         rate = provenance.sample_rate_hz
-        assert registry.shipped(name).method(rate, 1 / 16).after <= 0.032 * rate
+        assert registry.read_model(name).method(rate, 1 / 16).after <= 0.032 * rate
 
 
 def test_auto_is_the_mean_of_a_network_and_chambolle_pock(tiny_models):
