@@ -35,7 +35,7 @@ def ship(
     with tempfile.TemporaryDirectory(dir=folder) as workshop:
         file = Path(workshop) / target.name
         save(file, network, provenance, half=True)
-        read_model(str(file))  # refuses one that does not restore sound of any length, in any depth
+        read_model(file)  # refuses one that does not restore sound of any length, in any depth
         size = file.stat().st_size
         if size > most_bytes:
             raise ValueError(f"{name} has {size} bytes, {most_bytes} are allowed; train a smaller network")

@@ -32,7 +32,7 @@ def test_only_what_may_pass_by_itself_is_worth_another_attempt(job, monkeypatch,
         except OSError as error:
             raise AudioError("it cannot be read") from error
 
-    monkeypatch.setattr(batch, "restore_file", fails)
+    monkeypatch.setattr(batch.Restorer, "restore_file", fails)
     outcome = restore_one(job, SETTINGS)
     assert (outcome.status, outcome.transient) == ("failed", transient)
 

@@ -89,7 +89,7 @@ def test_an_input_that_is_another_now_is_not_done(folder):
 @pytest.mark.parametrize("options", [("--mix", 0.5), ("--iterations", 2), ("--subtype", "PCM_24")])
 def test_what_was_made_otherwise_is_not_done(folder, options):
     before = contents()
-    with mock.patch("pdrn.cli.batch.restore_file", side_effect=AssertionError):  # it is known at once
+    with mock.patch("pdrn.cli.batch.Restorer.restore_file", side_effect=AssertionError):
         assert set(statuses(*options)[1].values()) == {"failed"}
     assert contents() == before
     assert set(statuses(*options, "--overwrite")[1].values()) == {"restored"}

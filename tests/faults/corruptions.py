@@ -40,7 +40,7 @@ from pdrn.reproduction.tables import (
     save_example,
     save_table_2,
 )
-from pdrn.restoration.registry import _read, model_of
+from pdrn.restoration.registry import _read, read_model
 from pdrn.training.config import load
 from pdrn.training.loop import train
 from pdrn.training.runs import Run, runs_in
@@ -109,7 +109,7 @@ def used(path: Path) -> dict[str, bytes]:
 
 def restoring(path: Path) -> dict[str, bytes]:
     _read.cache_clear()  # a file may change twice within a tick of its clock
-    model_of(path).method(16000, 0.125)
+    read_model(path).method(16000, 0.125)
     return used(path)
 
 

@@ -18,7 +18,7 @@ from tests.cli.running import pdrn
 import pdrn as package
 from pdrn.nets import ConvolutionalMap, Network, PrimalDual
 from pdrn.nets.files import METADATA_KEY, Provenance, load, save
-from pdrn.restoration.registry import model_of
+from pdrn.restoration.registry import read_model
 
 EXECUTING = {
     "pickle",
@@ -153,7 +153,7 @@ def test_small_files_cannot_ask_for_endless_work(tmp_path, map, depth):
     save(tmp_path / "net", Network(plan, weights), Provenance(unit="cell", sample_rate_hz=16000))
     assert (tmp_path / "net").stat().st_size < 2 << 20
     with pytest.raises(ValueError, match="beyond reason; choose a smaller one"):
-        model_of(tmp_path / "net")
+        read_model(tmp_path / "net")
 
 
 ANYTHING = st.recursive(

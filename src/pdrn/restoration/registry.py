@@ -57,21 +57,22 @@ def path(name: str) -> Path:
     return FOLDER / (name + SUFFIX)
 
 
-def file_of(model: str) -> Path:
+def file_of(model: str | os.PathLike[str]) -> Path:
     """Return the file of a model: of a bundled one by its name, of your own by its path."""
-    if model in names():
-        return path(model)
-    if not os.path.exists(model):
-        raise InputError(f"no model is called {model!r}, and no file; {_known_names()}")
-    return Path(model)
+    name = os.fspath(model)
+    if name in names():
+        return path(name)
+    if not os.path.exists(name):
+        raise InputError(f"no model is called {name!r}, and no file; {_known_names()}")
+    return Path(name)
 
 
-def read_model(model: str) -> Model:
+def read_model(model: str | os.PathLike[str]) -> Model:
     """Read a bundled model by its name, or your own by its path; a file that has changed is read again."""
     file = file_of(model)
     state = os.stat(file)
     version = (state.st_ino, state.st_size, state.st_mtime_ns)
-    return _read(file, model if model in names() else file.name, version)
+    return _read(file, file.stem if file.parent == FOLDER else file.name, version)
 
 
 @lru_cache(maxsize=4)
