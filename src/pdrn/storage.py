@@ -206,7 +206,8 @@ def temporary_file() -> Iterator[BinaryIO]:
 @contextmanager
 def temporary_folder() -> Iterator[str]:
     """Make a private temporary folder that is removed at the end."""
-    with _temporary_space(), tempfile.TemporaryDirectory(prefix="pdrn-") as folder:
+    temporary = tempfile.TemporaryDirectory
+    with _temporary_space(), temporary(prefix="pdrn-", ignore_cleanup_errors=True) as folder:
         yield folder
 
 

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import redirect_stderr, redirect_stdout
 from types import SimpleNamespace
 from unittest import mock
@@ -48,3 +49,11 @@ def run(*arguments: object, **options: object) -> subprocess.CompletedProcess:
 def started(*arguments: object, **options: object) -> subprocess.Popen:
     settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
     return subprocess.Popen([*COMMAND, *map(str, arguments)], **settings)
+
+
+def wait_until(condition, seconds=60, what=lambda: ""):
+    """Wait for a condition; the time is only how long a test may hang."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.02)

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.cli.clusters import two_nodes
-from tests.cli.running import pdrn, run, started
-from tests.cli.test_restore import QUANTIZED, RATE, wait_until
+from tests.cli.running import pdrn, run, started, wait_until
+from tests.cli.test_restore import QUANTIZED, RATE
 
 from pdrn.audio.files import write
 from pdrn.workers import ATTEMPTS, connect_ray, run_jobs

@@ -8,8 +8,8 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from tests.cli.running import pdrn, run, started
-from tests.cli.test_restore import QUANTIZED, RATE, wait_until
+from tests.cli.running import pdrn, run, started, wait_until
+from tests.cli.test_restore import QUANTIZED, RATE
 
 from pdrn.audio.files import write
 from pdrn.cli.batch import open_manifest

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import soundfile
-from tests.cli.running import pdrn, run, started
+from tests.cli.running import pdrn, run, started, wait_until
 
 from pdrn.audio.corpus import speech
 from pdrn.audio.files import RawFormat, read, write
@@ -359,13 +359,6 @@ def test_mistakes_get_one_sentence(folder, arguments, exit_code, reason):
     assert reason in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
     assert os.listdir(folder) == ["a.wav"]
-
-
-def wait_until(condition, seconds=30, what=lambda: ""):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.02)
 
 
 def is_writing(process):

@@ -4,10 +4,12 @@ import io
 import json
 import os
 import re
+import socket
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL, Popen
+from urllib.parse import urlsplit
 
 import numpy as np
 import requests
@@ -24,8 +26,8 @@ class Server:
     folder: Path
     """Where temporary files go."""
 
-    def post(self, path, body, **wishes):
-        return requests.post(f"{self.url}/api/{path}", data=body, params=wishes, timeout=60)
+    def post(self, path, body, **settings):
+        return requests.post(f"{self.url}/api/{path}", data=body, params=settings, timeout=60)
 
     def files(self):
         """What lies in the folder, but for the sample that the server gives away."""
@@ -85,3 +87,12 @@ def framed(content):
 
 def floats(part, *shape):
     return np.frombuffer(part, "<f4").astype(np.float64).reshape(*shape, -1)
+
+
+def begun(server, content=b"RIFF", length=1000):
+    """A request whose body is still on its way."""
+    address = urlsplit(server.url)
+    connection = socket.create_connection((address.hostname, address.port))
+    head = f"POST /api/restore HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Length: {length}\r\n\r\n"
+    connection.sendall(head.encode() + content)
+    return connection

@@ -67,4 +67,4 @@ def test_only_so_many_at_once(server):
             socket.send(settings)
             socket.recv()
         with connect(address) as three:
-            assert "try again in a moment" in json.loads(three.recv())["detail"]
+            assert "Too many live sessions" in json.loads(three.recv())["detail"]

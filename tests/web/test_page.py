@@ -15,6 +15,8 @@ from pdrn.audio.detection import QuantizerOptions, choose_quantizer
 from pdrn.audio.files import round_to_subtype
 from pdrn.audio.quantizers import MidRise
 
+pytestmark = pytest.mark.browser
+
 SOUND = wav(tone(1.0))
 expect.set_options(timeout=90_000)
 HOSTILE = '<img src=x onerror="document.title=1">.wav'

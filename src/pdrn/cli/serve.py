@@ -47,8 +47,8 @@ def serve(
     except ImportError as error:
         raise MissingDependencyError(f"the page needs {error.name}: pip install 'pdrn[serve]'") from error
     from pdrn.web.app import Server, listening
-    from pdrn.web.schemas import Limits, choices
-    from pdrn.web.worker_pool import Workshop
+    from pdrn.web.schemas import Limits, offer_methods
+    from pdrn.web.worker_pool import WorkerPool
 
     limits = Limits(
         upload_bytes=max_megabytes << 20,
@@ -57,9 +57,9 @@ def serve(
         jobs=jobs,
         waiting=waiting,
     )
-    offered = choices(model or [])
-    with listening(host, port) as (socket, address), Workshop(limits) as workshop:
-        app = application(workshop, offered, [host, *(allow_host or [])])
+    choices = offer_methods(model or [])
+    with listening(host, port) as (socket, address), WorkerPool(limits) as pool:
+        app = application(pool, choices, [host, *(allow_host or [])])
         print(f"Open {address} in a browser. Ctrl-C ends.", flush=True)
         config = uvicorn.Config(
             app,

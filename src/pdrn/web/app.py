@@ -1,7 +1,8 @@
-"""The server behind ``pdrn serve``: routes and answers."""
+"""The server behind ``pdrn serve``: routes, and which hosts and origins may use them."""
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
 import socket
@@ -9,6 +10,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import uvicorn
 from fastapi import FastAPI, Query, Request, WebSocket
@@ -16,31 +18,43 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pdrn.audio.corpus import speech
 from pdrn.audio.files import write
-from pdrn.errors import StorageError, system_reason
+from pdrn.errors import InputError, system_reason
 from pdrn.restoration.methods import ITERATIONS
-from pdrn.web.jobs import SUBTYPES, Exploring, Layering, Restoring, Work
-from pdrn.web.live import Microphones
-from pdrn.web.schemas import MOST_ITERATIONS, Choice, FileWishes, Refusal, Stretch, Wishes, said
-from pdrn.web.security import Guard
-from pdrn.web.worker_pool import Task, Workshop
+from pdrn.web.jobs import ExploreJob, LayersJob, RestoreJob, answer_file, answer_parts
+from pdrn.web.live import LiveSessions
+from pdrn.web.schemas import (
+    MAX_ITERATIONS,
+    Choice,
+    Choices,
+    ExploreRequest,
+    LayersRequest,
+    Refusal,
+    RestoreRequest,
+    validation_message,
+)
+from pdrn.web.worker_pool import WorkerPool
 
 STATIC = Path(__file__).parent / "static"
 SAMPLE_SECONDS = 6
-LONGEST_STRETCH = 1 << 15
-"""How many cells may be asked about at once, layer by layer."""
+MAX_CELLS = 1 << 15
+"""Limit of cells of a request for layers."""
+
+# Routes -----------------------------------------------------------------------------------------------------
 
 
 class Problem(BaseModel):
-    """What went wrong, in a sentence."""
+    """The body of a refusal: a sentence."""
 
     detail: str
 
 
 class Offered(BaseModel):
-    """A method: the one that fits by itself, a network, or the solver; for one sample rate, or any."""
+    """A method: automatic, a network or the solver; for one sample rate, or any."""
 
     name: str
     title: str
@@ -49,12 +63,12 @@ class Offered(BaseModel):
 
 
 class Offer(BaseModel):
-    """What there is to choose from, and how much is taken."""
+    """The methods on offer, and the limits."""
 
     methods: list[Offered]
     iterations: int
-    """Of Chambolle-Pock, unless others are asked for."""
-    most_iterations: int
+    """Default number of iterations of Chambolle-Pock."""
+    max_iterations: int
     upload_bytes: int
     sound_seconds: float
 
@@ -62,14 +76,14 @@ class Offer(BaseModel):
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "description": description}
     for status, description in {
-        400: "The request is not one of HTTP.",
+        400: "The request is not HTTP.",
         403: "Another origin or host.",
         408: "The upload took too long.",
         413: "Too large or too long.",
-        415: "A form, and not a sound.",
-        422: "Not a sound, or nothing that can be restored so.",
+        415: "A form instead of a sound.",
+        422: "Not a sound, or it cannot be restored by these settings.",
         429: "Too many requests at once.",
-        503: "It took too long, or its process was killed.",
+        503: "It took too long, its worker was killed, or there is no temporary space.",
     }.items()
 }
 
@@ -85,8 +99,8 @@ def _answer(media_type: str, description: str) -> dict[int | str, dict[str, Any]
     return {200: {"description": description, "content": content}, **REFUSALS}
 
 
-def application(workshop: Workshop, choices: dict[str, Choice], host_names: Collection[str] = ()) -> FastAPI:
-    """Return the server, which hands its work to a workshop that is open."""
+def application(pool: WorkerPool, choices: Choices, host_names: Collection[str] = ()) -> FastAPI:
+    """Return the application, whose jobs run in an open worker pool."""
     app = FastAPI(
         title="pdrn",
         description="Restore quantized sound inside its cells.",
@@ -95,26 +109,26 @@ def application(workshop: Workshop, choices: dict[str, Choice], host_names: Coll
         openapi_url="/api/openapi.json",
     )
     app.add_middleware(Guard, names=host_names)
-    limits = workshop.limits
-    microphones = Microphones(limits.live, choices)
-    sample = workshop.folder / "sample.wav"
+    limits = pool.limits
+    sessions = LiveSessions(limits.live, choices)
+    sample = pool.folder / "sample.wav"
     samples, sample_rate_hz = speech()
     write(sample, samples[: SAMPLE_SECONDS * sample_rate_hz], sample_rate_hz, subtype="PCM_16")
 
     @app.get("/api/models")
     def models() -> Offer:
-        """Return the methods, and how much is taken."""
+        """Return the methods on offer, and the limits."""
         return Offer(
             methods=[Offered.model_validate(each, from_attributes=True) for each in choices.values()],
             iterations=ITERATIONS,
-            most_iterations=MOST_ITERATIONS,
+            max_iterations=MAX_ITERATIONS,
             upload_bytes=limits.upload_bytes,
             sound_seconds=limits.sound_seconds,
         )
 
     @app.get("/api/sample", response_class=FileResponse, responses=_answer("audio/wav", "Some speech."))
     def sample_of_speech() -> FileResponse:
-        """Return the speech that comes along, as a WAV file."""
+        """Return the bundled speech, as a WAV file."""
         return FileResponse(sample, media_type="audio/wav")
 
     @app.post(
@@ -123,14 +137,14 @@ def application(workshop: Workshop, choices: dict[str, Choice], host_names: Coll
         responses=_answer("audio/wav", "The restored sound."),
         openapi_extra=_body("A sound file: WAV, FLAC, AIFF, AU or Ogg."),
     )
-    async def restore(request: Request, wishes: Annotated[FileWishes, Query()]) -> StreamingResponse:
+    async def restore(request: Request, options: Annotated[RestoreRequest, Query()]) -> StreamingResponse:
         """Restore a sound, and return it as a WAV file."""
-        choice = _checked(wishes, choices)
+        choice = _checked(options, choices)
 
-        def task(folder: Path) -> Task:
-            return Restoring(folder, wishes, choice, limits, SUBTYPES[wishes.subtype])
+        def job(folder: Path) -> RestoreJob:
+            return RestoreJob(folder, options, choice, limits)
 
-        return await Work(request, workshop, limits.upload_bytes).file(task)
+        return await answer_file(request, pool, limits.upload_bytes, job)
 
     @app.post(
         "/api/explore",
@@ -140,19 +154,19 @@ def application(workshop: Workshop, choices: dict[str, Choice], host_names: Coll
         ),
         openapi_extra=_body("A sound file, as for /api/restore."),
     )
-    async def explore(request: Request, wishes: Annotated[Wishes, Query()]) -> StreamingResponse:
-        """Restore a sound, and return all there is to hear and see.
+    async def explore(request: Request, options: Annotated[ExploreRequest, Query()]) -> StreamingResponse:
+        """Restore a sound, and return all signals, cells, figures and files.
 
-        The answer begins with lines of JSON: `{"progress": share}` as often as there is some, and at last
-        `{"result": facts}`, or `{"detail": sentence}` where it came to nothing. After the result follow its
-        `parts`, one after another, of so many bytes each: signals as float32, channel by channel, and files.
+        The answer begins with lines of JSON: `{"progress": share}` now and then, and at last
+        `{"result": facts}`, or `{"detail": sentence}` if it failed. After the result follow its `parts`, one
+        after another, each with its number of bytes: signals as float32, channel by channel, and files.
         """
-        choice = _checked(wishes, choices)
+        choice = _checked(options, choices)
 
-        def task(folder: Path) -> Task:
-            return Exploring(folder, wishes, choice, limits)
+        def job(folder: Path) -> ExploreJob:
+            return ExploreJob(folder, options, choice, limits)
 
-        return await Work(request, workshop, limits.upload_bytes).parts(task)
+        return await answer_parts(request, pool, limits.upload_bytes, job)
 
     @app.post(
         "/api/layers",
@@ -162,42 +176,123 @@ def application(workshop: Workshop, choices: dict[str, Choice], host_names: Coll
         ),
         openapi_extra=_body("The lower ends of cells as float32, then as many upper ends."),
     )
-    async def layers(request: Request, stretch: Annotated[Stretch, Query()]) -> StreamingResponse:
-        """Return what each layer of a network, or each iteration of Chambolle-Pock, makes of a stretch."""
-        choice = stretch.choice(choices)
-        stretch.restorer(choice)
+    async def layers(request: Request, options: Annotated[LayersRequest, Query()]) -> StreamingResponse:
+        """Return the estimate of each layer of a network, or of iterations of Chambolle-Pock."""
+        choice = options.choice(choices)
+        options.restorer(choice)
 
-        def task(folder: Path) -> Task:
-            return Layering(folder, stretch, choice)
+        def job(folder: Path) -> LayersJob:
+            return LayersJob(folder, options, choice)
 
-        return await Work(request, workshop, 8 * LONGEST_STRETCH).parts(task)
+        return await answer_parts(request, pool, 8 * MAX_CELLS, job)
 
     @app.websocket("/api/live")
     async def live(socket: WebSocket) -> None:
-        await microphones.serve(socket)
+        await sessions.serve(socket)
 
     @app.exception_handler(Refusal)
     async def refused(_: Request, refusal: Refusal) -> JSONResponse:
         return JSONResponse({"detail": refusal.sentence}, refusal.status)
 
     @app.exception_handler(RequestValidationError)
-    async def misunderstood(_: Request, error: RequestValidationError) -> JSONResponse:
-        return JSONResponse({"detail": f"This was not understood: {said(error.errors()[0])}."}, 422)
+    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        problem = validation_message(error.errors()[0])
+        return JSONResponse({"detail": f"A setting is not valid: {problem}."}, 422)
 
     app.mount("/", StaticFiles(directory=STATIC, html=True))
     return app
 
 
-def _checked(wishes: Wishes, choices: dict[str, Choice]) -> Choice:
-    """Refuse at once what cannot be, before anything is uploaded."""
-    choice = wishes.choice(choices)
-    wishes.quantizer()
-    wishes.restorer(choice)
+def _checked(options: ExploreRequest, choices: Choices) -> Choice:
+    """Refuse invalid options before anything is uploaded."""
+    choice = options.choice(choices)
+    options.quantizer()
+    options.restorer(choice)
     return choice
 
 
+# Security ---------------------------------------------------------------------------------------------------
+
+SECURITY_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "microphone=(self), camera=(), geolocation=()",
+    "Cache-Control": "no-store",
+}
+
+
+class Guard:
+    """ASGI middleware that refuses foreign hosts and origins, and adds security headers to every answer.
+
+    A page on the web can let its own host name point to this machine (DNS rebinding). Its requests carry that
+    name as Host, so that only known names are served, and addresses, which no name can fake.
+
+    Parameters
+    ----------
+    app : ASGI application
+    names : collection of str
+        Host names of this server, beside localhost.
+    """
+
+    def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
+        self._app, self._names = app, {name.lower() for name in ("localhost", *names)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse the request, or pass it on."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        reason = self._refusal(Headers(scope=scope), scope["path"])
+        if scope["type"] == "websocket":
+            if reason:
+                await send({"type": "websocket.close", "code": 1008})
+            else:
+                await self._app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        app = JSONResponse({"detail": reason}, 403) if reason else self._app
+        await app(scope, receive, send_guarded)
+
+    def _refusal(self, headers: Headers, path: str) -> str | None:
+        host = headers.get("host", "")
+        if not self._is_known(host):
+            return "This server does not know that host name; start it with --allow-host, or use its address."
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+            return "Pages of other origins may not use this server."
+        if path.startswith("/api/") and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+            return "Pages of other origins may not use this server."
+        return None
+
+    def _is_known(self, host: str) -> bool:
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return name in self._names
+        return True
+
+
+# Listening --------------------------------------------------------------------------------------------------
+
+
 class Server(uvicorn.Server):
-    """A server that ends quietly: requests that are cut off then are no errors."""
+    """A server that logs no errors of requests that its own end cuts off."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
@@ -206,14 +301,14 @@ class Server(uvicorn.Server):
 
 @contextmanager
 def listening(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
-    """Open a socket, and yield it with the address that a browser finds it at."""
+    """Open a socket, and yield it with its address for browsers."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         opened = socket.create_server((host, port), family=family)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else system_reason(error)
-        raise StorageError(f"{host} port {port} cannot be had: {reason}; choose another") from error
+        raise InputError(f"{host} port {port} cannot be used: {reason}; choose another") from error
     with opened:
-        everywhere = host in ("0.0.0.0", "::")  # where it listens, and no address of anything
+        everywhere = host in ("0.0.0.0", "::")  # which a browser cannot open
         name = "localhost" if everywhere else f"[{host}]" if ":" in host else host
         yield opened, f"http://{name}:{opened.getsockname()[1]}"

@@ -1,9 +1,9 @@
-"""The microphone: chunks in, chunks out, over a WebSocket.
+"""Live sessions: chunks of a microphone in, restored chunks out, over a WebSocket.
 
-The client's first message is JSON (`LiveWishes`), answered by ``{"latency_samples": ..., "latency_seconds":
-...}``, by how much the output is behind the input. Every binary message after it holds float32 samples and is
-answered by one: as many quantized samples as are ready, and the same ones restored. The text ``end`` has the
-rest sent, and the connection closed. What is refused is said as ``{"detail": ...}`` before closing.
+The client's first message is JSON (`LiveRequest`). The answer, ``{"latency_samples": ...,
+"latency_seconds": ...}``, says how far the output is behind the input. Every binary message after it holds
+float32 samples and is answered by one: the quantized samples that are ready, then the same samples restored.
+The text ``end`` flushes the rest and closes the connection. A refusal is ``{"detail": ...}`` before closing.
 """
 
 from __future__ import annotations
@@ -15,58 +15,60 @@ from fastapi import WebSocket, WebSocketDisconnect
 from pydantic import ValidationError
 
 from pdrn.audio.quantizers import Coder
+from pdrn.errors import InputError
 from pdrn.restoration.streaming import Restored, Stream
-from pdrn.web.schemas import Choice, LiveWishes, Refusal, said, sentence
+from pdrn.web.schemas import Choices, LiveRequest, Refusal, sentence, validation_message
 
-LONGEST_CHUNK = 1 << 16
+MAX_CHUNK = 1 << 16
 IDLE_SECONDS = 30.0
 POLICY_VIOLATION = 1008
 
 
-class Microphones:
-    """Restores what microphones send, so many at once.
+class LiveSessions:
+    """All live sessions of the server.
 
     Parameters
     ----------
-    most : int
+    limit : int
+        Number of sessions at once.
     choices : dict of Choice
-        By name.
+        The methods on offer.
     """
 
-    def __init__(self, most: int, choices: dict[str, Choice]) -> None:
-        self._free, self._choices = most, choices
+    def __init__(self, limit: int, choices: Choices) -> None:
+        self._free, self._choices = limit, choices
 
     async def serve(self, socket: WebSocket) -> None:
-        """Talk to one until it ends."""
+        """Serve one session until it ends."""
         await socket.accept()
         try:
             if not self._free:
-                raise Refusal(429, "Others are speaking; try again in a moment.")
+                raise Refusal(429, "Too many live sessions; try again shortly.")
             self._free -= 1
             try:
-                await self._converse(socket)
+                await self._exchange(socket)
             finally:
                 self._free += 1
             await socket.close()
-        except (Refusal, ValueError) as reason:
+        except (Refusal, InputError) as reason:
             await _refuse(socket, reason)
         except WebSocketDisconnect:
             pass
 
-    async def _converse(self, socket: WebSocket) -> None:
-        wishes = _wishes(await _received(socket))
-        quantizer, known = wishes.known()
-        restorer = wishes.restorer(wishes.choice(self._choices))
-        live = _Live(quantizer, restorer.stream_for(wishes.sample_rate_hz, known))
-        await socket.send_json(live.latency)
+    async def _exchange(self, socket: WebSocket) -> None:
+        request = _request(await _received(socket))
+        coder, quantizer = request.known_quantizer()
+        restorer = request.restorer(request.choice(self._choices))
+        session = _Session(coder, restorer.stream_for(request.sample_rate_hz, quantizer))
+        await socket.send_json(session.latency)
         while (message := await _received(socket)) != "end":
             if isinstance(message, str):
                 raise Refusal(422, "After the settings come samples, or the word end.")
-            await socket.send_bytes(await asyncio.to_thread(live.feed, message))
-        await socket.send_bytes(await asyncio.to_thread(live.flush))
+            await socket.send_bytes(await asyncio.to_thread(session.feed, message))
+        await socket.send_bytes(await asyncio.to_thread(session.flush))
 
 
-class _Live:
+class _Session:
     def __init__(self, quantizer: Coder, stream: Stream) -> None:
         self._quantizer, self._stream = quantizer, stream
 
@@ -78,11 +80,11 @@ class _Live:
         }
 
     def feed(self, message: bytes) -> bytes:
-        if len(message) % 4 or len(message) > 4 * LONGEST_CHUNK:
-            raise Refusal(422, f"A chunk holds float32 samples, {LONGEST_CHUNK} at most.")
+        if len(message) % 4 or len(message) > 4 * MAX_CHUNK:
+            raise Refusal(422, f"A chunk holds float32 samples, {MAX_CHUNK} at most.")
         samples = np.frombuffer(message, "<f4").astype(np.float64)
         if not np.isfinite(samples).all():
-            raise Refusal(422, "A sample is NaN or infinite.")
+            raise Refusal(422, "A sample is NaN or infinite; send numbers.")
         quantized = self._quantizer.quantize(np.clip(samples, -1, 1))
         return _pair(self._stream.feed_cells(quantized))
 
@@ -100,18 +102,19 @@ async def _received(socket: WebSocket) -> str | bytes:
         async with asyncio.timeout(IDLE_SECONDS):
             message = await socket.receive()
     except TimeoutError as error:
-        raise Refusal(408, "Nothing was heard for too long.") from error
+        raise Refusal(408, f"No samples arrived for {IDLE_SECONDS:g} s; start again.") from error
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code", 1000))
     text: str | None = message.get("text")
     return message["bytes"] if text is None else text
 
 
-def _wishes(message: str | bytes) -> LiveWishes:
+def _request(message: str | bytes) -> LiveRequest:
     try:
-        return LiveWishes.model_validate_json(message)
+        return LiveRequest.model_validate_json(message)
     except ValidationError as error:
-        raise Refusal(422, f"The first message holds the settings: {said(error.errors()[0])}.") from error
+        problem = validation_message(error.errors()[0])
+        raise Refusal(422, f"The first message holds the settings: {problem}.") from error
 
 
 async def _refuse(socket: WebSocket, reason: Exception) -> None:
@@ -119,5 +122,5 @@ async def _refuse(socket: WebSocket, reason: Exception) -> None:
     try:
         await socket.send_json({"detail": detail})
         await socket.close(POLICY_VIOLATION)
-    except (RuntimeError, WebSocketDisconnect):  # it has left
+    except (RuntimeError, WebSocketDisconnect):  # the client has left
         pass

@@ -1,4 +1,4 @@
-"""What a client may ask for, the methods on offer, the limits, and how requests are refused."""
+"""Request models, the methods on offer, the limits, and how requests are refused."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from pdrn.restoration.restorer import MethodName, Restorer
 
 @dataclass(frozen=True)
 class Limits:
-    """What one request may cost, and how many there may be."""
+    """Limits of one request, and of the number of requests."""
 
     upload_bytes: int = 64 << 20
     sound_seconds: float = 300.0
     samples_per_second: int = 53_333
-    """Of all channels together, in the mean over the longest sound: memory grows with them."""
+    """Of all channels together, on average over the longest sound: memory grows with them."""
     work_seconds: float = 300.0
-    """From a request's beginning to its answer, the upload and waiting included."""
+    """From the start of a request to the end of its answer, upload and waiting included."""
     jobs: int = 2
-    """Processes that restore side by side."""
+    """Worker processes."""
     waiting: int = 16
-    """Requests that wait for a process."""
+    """Requests that wait for a worker."""
     live: int = 2
-    """Microphones at once."""
+    """Live sessions at once."""
 
     @property
     def samples(self) -> int:
-        """How many samples a sound may have, of all channels together."""
+        """Number of samples of a sound, all channels together."""
         return round(self.sound_seconds * self.samples_per_second)
 
 
 class Refusal(Exception):
-    """What is answered instead of a result: a status of HTTP and a sentence for people."""
+    """The answer to a request that is not served: an HTTP status and a sentence for people."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(status, sentence)
@@ -48,51 +48,52 @@ class Refusal(Exception):
 
 
 def sentence(error: Exception) -> str:
-    """Return what an error says as a sentence."""
+    """Return the message of an error as a sentence."""
     text = str(error)
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def too_large(limit_bytes: int) -> Refusal:
-    """Return the refusal of a body that is larger than this."""
-    return Refusal(413, f"The file is larger than {limit_bytes >> 20} MB; send a shorter stretch of it.")
-
-
-def took_too_long(limit_seconds: float) -> Refusal:
-    """Return the refusal of work that took longer than this."""
-    return Refusal(503, f"This took longer than {limit_seconds:g} s and was stopped; try a shorter sound.")
+def validation_message(problem: object) -> str:
+    """Return a problem that pydantic found as a clause for people."""
+    assert isinstance(problem, dict)
+    field = ".".join(str(part) for part in problem["loc"] if part not in ("query", "body"))
+    return f"{field}: {problem['msg'].lower()}" if field else str(problem["msg"]).lower()
 
 
 AUTOMATIC: MethodName = "auto"
-MOST_ITERATIONS = 500
+MAX_ITERATIONS = 500
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A way to restore, as the page offers it."""
+    """A method, as the page offers it."""
 
     name: str
     title: str
     kind: Literal["automatic", "network", "solver"]
     sample_rate_hz: int | None = None
-    """The only rate that it is for, if any."""
+    """The only rate that the method is for; None: any."""
     method: MethodName = AUTOMATIC
     model: str | None = None
-    """The network's name, or its file."""
+    """Name or file of the network."""
 
     def restorer(self, iterations: int | None = None, mix: float = 1.0) -> Restorer:
-        """Return what restores in this way; an InputError says what cannot be."""
+        """Return a restorer by this method."""
         return Restorer(self.model, iterations, mix, method=self.method)
 
 
-def choices(models: Sequence[Path]) -> dict[str, Choice]:
-    """Return the choices by name, with networks that come along, and others from files."""
+Choices = dict[str, Choice]
+"""The methods on offer, by name."""
+
+
+def offer_methods(models: Sequence[Path]) -> Choices:
+    """Return the methods on offer: automatic, the bundled models, network files, and the solver."""
     automatic = Choice(AUTOMATIC, "Automatic", "automatic")
     solver = Choice("cp", "Chambolle-Pock", "solver", method="cp")
-    shipped = [_network(name, name) for name in registry.names()]
+    bundled = [_network(name, name) for name in registry.names()]
     own = [_network(path.stem, str(path)) for path in models]
-    found: dict[str, Choice] = {}
-    for choice in (automatic, *shipped, *own, solver):
+    found: Choices = {}
+    for choice in (automatic, *bundled, *own, solver):
         if choice.name in found:
             raise InputError(f"two methods would be called {choice.name}; rename the file")
         found[choice.name] = choice
@@ -106,87 +107,82 @@ def _network(name: str, model: str) -> Choice:
 
 Iterations = Annotated[
     int | None,
-    Field(ge=1, le=MOST_ITERATIONS, description="Of Chambolle-Pock, instead of what is tuned."),
+    Field(ge=1, le=MAX_ITERATIONS, description="Iterations of Chambolle-Pock; default: tuned."),
 ]
 Method = Annotated[str, Field(max_length=100, description="A name from `GET /api/models`.")]
 
 
-class How(BaseModel):
-    """How to restore."""
+class MethodRequest(BaseModel):
+    """The method of a request."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     method: Method = AUTOMATIC
     iterations: Iterations = None
-    mix: float = Field(1.0, ge=0, le=1, description="From 0, the centres of the cells, to 1, all of it.")
+    mix: float = Field(
+        1.0, ge=0, le=1, description="From 0, the centres of the cells, to 1, the restoration."
+    )
 
-    def choice(self, choices: dict[str, Choice]) -> Choice:
-        """Return the method that is meant."""
+    def choice(self, choices: Choices) -> Choice:
+        """Return the chosen method."""
         if self.method not in choices:
-            raise Refusal(422, f"There is no such method; there are {', '.join(choices)}.")
+            raise Refusal(422, f"There is no such method; choose one of {', '.join(choices)}.")
         return choices[self.method]
 
     def restorer(self, choice: Choice) -> Restorer:
-        """Return what restores so."""
+        """Return the restorer of this request."""
         try:
             return choice.restorer(self.iterations, self.mix)
-        except ValueError as error:
+        except InputError as error:
             raise Refusal(422, sentence(error)) from error
 
 
-class Wishes(How):
-    """How to coarsen a sound and to restore it."""
+class ExploreRequest(MethodRequest):
+    """How to quantize a sound and to restore it."""
 
     quantize_bits: int | None = Field(
-        None, ge=1, le=8, description="Quantize the sound first, to so many bits; as it is unless given."
+        None, ge=1, le=8, description="Quantize the sound to this bit depth first; default: take it as it is."
     )
     quantize_law: Literal["mulaw", "alaw"] | None = Field(
-        None, description="Quantize the sound first, by a law of G.711 instead of a bit depth."
+        None, description="Quantize the sound by this law of G.711 first, instead of to a bit depth."
     )
 
     def quantizer(self) -> Coder | None:
-        """Return what coarsens the sound, None where it is to be taken as it is."""
+        """Return the quantizer to apply first, None to take the sound as it is."""
         if self.quantize_bits is not None and self.quantize_law is not None:
-            raise Refusal(422, "A bit depth and a law say the same in different ways; choose one of them.")
+            raise Refusal(422, "A bit depth and a law contradict each other; choose one of them.")
         if self.quantize_law is not None:
             return LAWS[self.quantize_law]
         return None if self.quantize_bits is None else MidRise(self.quantize_bits, full_scale=True)
 
     def options(self) -> QuantizerOptions:
-        """Return what is known about the sound after that."""
+        """Return the description of the sound after quantization."""
         return QuantizerOptions(bits=self.quantize_bits, law=self.quantize_law)
 
 
-class FileWishes(Wishes):
-    """How to coarsen a sound, restore it and store it."""
+class RestoreRequest(ExploreRequest):
+    """How to quantize a sound, to restore it, and to store it."""
 
-    subtype: Literal["float", "pcm24"] = Field("float", description="How samples are stored.")
+    subtype: Literal["float", "pcm24"] = Field("float", description="Type of the samples of the answer.")
 
 
-class LiveWishes(Wishes):
-    """What a microphone sends first: as wishes for a file, but that the levels have to be named."""
+class LiveRequest(ExploreRequest):
+    """The first message of a live session; the quantizer is required."""
 
     sample_rate_hz: int = Field(ge=3000, le=192000)
 
-    def known(self) -> tuple[Coder, Quantizer]:
-        """Return what coarsens the sound, and its levels after that."""
+    def known_quantizer(self) -> tuple[Coder, Quantizer]:
+        """Return the quantizer to apply, and the one that its output is known to have."""
         quantizer = self.quantizer()
         if quantizer is None:
             raise Refusal(422, "A stream does not tell its levels beforehand; choose a bit depth or a law.")
         return quantizer, choose_quantizer(None, self.options())
 
 
-class Stretch(How):
-    """A stretch of cells, whose way through the layers is asked for."""
+class LayersRequest(MethodRequest):
+    """The method whose layers, or iterations, are asked for, and the facts of the cells."""
 
     sample_rate_hz: int = Field(ge=1, le=1_000_000)
     step: float | None = Field(
-        None, gt=0, le=2, description="How wide all cells are, for networks; left out where they differ."
+        None, gt=0, le=2, description="Width of all cells, for networks; left out where they differ."
     )
-
-
-def said(problem: object) -> str:
-    """Return a problem that pydantic found as a clause for people."""
-    assert isinstance(problem, dict)
-    place = ".".join(str(part) for part in problem["loc"] if part not in ("query", "body"))
-    return f"{place}: {problem['msg'].lower()}" if place else str(problem["msg"]).lower()

@@ -9,71 +9,84 @@ import tempfile
 import time
 import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
-from pdrn.web.schemas import Limits, Refusal, sentence, took_too_long
+from pdrn.errors import PdrnError, StorageError
+from pdrn.storage import temporary_folder
+from pdrn.web.schemas import Limits, Refusal, sentence
 from pdrn.workers import spawn
 
 Report = Callable[[float], None]
-"""Told which share of the work is done; may raise to end it."""
+"""Called with the share of the work that is done; raises where nobody wants the result any more."""
 
-Facts = dict[str, Any]
-
-READY = "ready"
-"""What a process says first, when it has imported all that it needs."""
-
-STOP = "stop"
-"""Said to a process whose result nobody wants any more."""
-
-_REPORT_SECONDS = 0.1
+Result = dict[str, Any]
 
 
-class Task(Protocol):
-    """Work for a process: it travels there, and its facts travel back."""
+def no_space() -> Refusal:
+    """Return the refusal where the temporary folder cannot be written."""
+    return Refusal(503, "The server has no temporary space; make room, or try again later.")
+
+
+class Job(Protocol):
+    """A job: it is pickled to a worker, and its result is pickled back."""
 
     @property
     def folder(self) -> Path:
-        """Where it finds and leaves what is large."""
+        """The folder of the request, for everything large."""
         ...
 
-    def run(self, report: Report) -> Facts:
-        """Do it, and report which share is done."""
+    def run(self, report: Report) -> Result:
+        """Do the job."""
         ...
 
 
 @dataclass(frozen=True)
 class Done:
-    """The end of a task that went well."""
+    """The last message of a job that succeeded."""
 
-    facts: Facts
+    result: Result
 
 
 @dataclass(frozen=True)
 class Failed:
-    """The end of a task that did not, with a status of HTTP and a sentence."""
+    """The last message of a job that failed: an HTTP status and a sentence."""
 
     status: int
     sentence: str
+
+
+Messages = AsyncGenerator[float | Done, None]
+"""The messages of a job: the share that is done, now and then, and at last Done."""
+
+# In the worker ----------------------------------------------------------------------------------------------
+
+READY = "ready"
+"""First message of a worker, when it has imported everything."""
+
+STOP = "stop"
+"""Message to a worker whose result nobody wants any more."""
+
+_REPORT_SECONDS = 0.1
 
 
 class _Stopped(Exception):
     pass
 
 
-def converse(connection: Connection) -> None:
-    """Do task after task: shares of what is done go back, then Done or Failed."""
+def serve_jobs(connection: Connection) -> None:
+    """Run job after job: send the share that is done as it grows, then Done or Failed."""
     connection.send(READY)
     while True:
-        task = connection.recv()
-        if task != STOP:  # which came when the task was done already
-            connection.send(_outcome(task, connection))
+        job = connection.recv()
+        if job != STOP:  # which may arrive when the job is done already
+            connection.send(_outcome(job, connection))
 
 
-def _outcome(task: Task, connection: Connection) -> Done | Failed:
+def _outcome(job: Job, connection: Connection) -> Done | Failed:
     reported = -_REPORT_SECONDS
 
     def report(share: float) -> None:
@@ -86,163 +99,179 @@ def _outcome(task: Task, connection: Connection) -> Done | Failed:
             connection.send(share)
 
     try:
-        return Done(task.run(report))
+        return Done(job.run(report))
     except _Stopped:
-        return Failed(503, "This was stopped.")
+        return Failed(503, "The job was stopped.")
     except Refusal as refusal:
         return Failed(refusal.status, refusal.sentence)
-    except ValueError as error:
+    except (StorageError, OSError):  # of the request's folder, whose path stays private
+        traceback.print_exc(file=sys.stderr)
+        return Failed(no_space().status, no_space().sentence)
+    except PdrnError as error:
         return Failed(422, sentence(error))
     except MemoryError:
         return Failed(413, "This sound takes more memory than there is; send a shorter stretch of it.")
     except Exception:
         traceback.print_exc(file=sys.stderr)
-        return Failed(500, "Something is wrong in the server; its terminal says what.")
+        return Failed(500, "This is a bug of the server; its terminal shows the traceback.")
 
 
-Messages = AsyncGenerator[float | Done, None]
-"""What a task tells: the share that is done, now and then, and at last Done."""
+# In the server ----------------------------------------------------------------------------------------------
 
-_PATIENCE_SECONDS = 5.0
-"""How long a process may take to hear that it is to stop."""
+_STOP_SECONDS = 5.0
+"""Time for a worker to react to STOP, before it is killed."""
 
 
 class Worker:
-    """A process and the way to talk to it."""
+    """A worker process and the connection to it."""
 
     def __init__(self) -> None:
-        self._connection, self._process = spawn(converse)
-        self._is_awake = False
+        self._connection, self._process = spawn(serve_jobs)
+        self._is_ready = False
         self.is_busy = False
 
-    async def awake(self) -> None:
+    async def ready(self) -> None:
         """Wait until the process has started, however long that takes."""
-        if not self._is_awake:
+        if not self._is_ready:
             await _readable(self._connection)
-            self._is_awake = self._connection.recv() == READY
+            self._is_ready = self._connection.recv() == READY
 
-    def do(self, task: Task) -> None:
-        """Hand it a task; OSError tells that the process was killed meanwhile."""
-        self.is_busy = True  # whether or not it hears: who does not is replaced
-        self._connection.send(task)
+    def start(self, job: Job) -> None:
+        """Send it a job; OSError tells that the process was killed meanwhile."""
+        self.is_busy = True  # even if sending fails: then the worker is replaced
+        self._connection.send(job)
 
     def stop(self) -> None:
         """Tell it that nobody wants its result any more."""
         self._connection.send(STOP)
 
-    async def answer(self) -> float | Done | Failed:
+    async def receive(self) -> float | Done | Failed:
         """Return the next message; EOFError or OSError tells that the process was killed."""
         await _readable(self._connection)
         message: float | Done | Failed = self._connection.recv()
         self.is_busy = isinstance(message, float)
         return message
 
-    def end(self) -> None:
-        """Kill the process: what it is at is of no use to anybody."""
+    def kill(self) -> None:
+        """Kill the process."""
         self._process.kill()
         self._process.join()
         self._connection.close()
 
 
-class Workshop:
-    """Takes tasks from the server; a context, which ends all processes and removes all files.
-
-    Parameters
-    ----------
-    limits : Limits
-    """
+class WorkerPool:
+    """A context with worker processes and a temporary folder; both are gone at its end."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._taken = 0
+        self._reserved = 0
         self._free: asyncio.Queue[Worker] = asyncio.Queue()
         self._workers: set[Worker] = set()
-        self._settling: set[asyncio.Task[None]] = set()
+        self._reclaiming: set[asyncio.Task[None]] = set()
 
-    def __enter__(self) -> Workshop:
-        self.folder = Path(tempfile.mkdtemp(prefix="pdrn-serve-"))
-        for _ in range(self.limits.jobs):
-            self._employ()
+    def __enter__(self) -> WorkerPool:
+        with ExitStack() as stack:
+            self.folder = Path(stack.enter_context(temporary_folder()))
+            stack.callback(self._kill_all)
+            for _ in range(self.limits.jobs):
+                self._spawn()
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for worker in self._workers:
-            worker.end()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._stack.close()
 
     @contextmanager
-    def place(self) -> Iterator[Path]:
-        """Take a place, and yield a folder that is gone afterwards; refuse where all places are taken."""
-        if self._taken >= self.limits.jobs + self.limits.waiting:
-            raise Refusal(429, "The server is busy with others; try again in a moment.")
-        self._taken += 1
-        folder = Path(tempfile.mkdtemp(dir=self.folder))
+    def reserve(self) -> Iterator[Path]:
+        """Reserve a place in the queue, and yield a folder that is removed afterwards."""
+        if self._reserved >= self.limits.jobs + self.limits.waiting:
+            raise Refusal(429, "The server is busy; try again shortly.")
+        try:
+            folder = Path(tempfile.mkdtemp(dir=self.folder))
+        except OSError as error:
+            raise no_space() from error
+        self._reserved += 1
         try:
             yield folder
         finally:
-            self._taken -= 1
+            self._reserved -= 1
             shutil.rmtree(folder, ignore_errors=True)
 
-    async def messages(self, task: Task, deadline: float) -> Messages:
-        """Do a task as soon as a process is free, until the deadline, by the loop's clock.
+    async def run(self, job: Job, deadline: float) -> Messages:
+        """Run a job on the next free worker, and yield its messages.
 
-        Raises Refusal where that comes to nothing.
+        Parameters
+        ----------
+        job : Job
+        deadline : float
+            In seconds of the event loop's clock.
+
+        Raises
+        ------
+        Refusal
+            If the job fails, takes too long, or its worker is killed.
         """
-        async with _until(deadline, self.limits):
+        async with self._until(deadline):
             worker = await self._free.get()
-        settled = False
+        is_over = False
         try:
-            async with _until(deadline, self.limits):
-                await worker.awake()
-            worker.do(task)
-            while not settled:
-                async with _until(deadline, self.limits):
-                    message = await worker.answer()
-                if settled := not worker.is_busy:
+            async with self._until(deadline):
+                await worker.ready()
+            worker.start(job)
+            while not is_over:
+                async with self._until(deadline):
+                    message = await worker.receive()
+                if is_over := not worker.is_busy:
                     self._free.put_nowait(worker)
                 if isinstance(message, Failed):
                     raise Refusal(message.status, message.sentence)
                 yield message
         except (EOFError, OSError) as error:
             raise Refusal(
-                503, "The process at work was killed; is memory short? Try less at once."
+                503, "The worker process was killed; is memory short? Send a shorter stretch."
             ) from error
         finally:
-            if not settled:
-                settling = asyncio.create_task(self._settle(worker, task))
-                self._settling.add(settling)
-                settling.add_done_callback(self._settling.discard)
+            if not is_over:
+                reclaiming = asyncio.create_task(self._reclaim(worker, job))
+                self._reclaiming.add(reclaiming)
+                reclaiming.add_done_callback(self._reclaiming.discard)
 
-    async def _settle(self, worker: Worker, task: Task) -> None:
-        """Stop what a process is at; replace it where it does not hear."""
+    async def _reclaim(self, worker: Worker, job: Job) -> None:
+        """Stop a worker's job, or replace the worker where it does not react."""
         try:
-            await worker.awake()
+            await worker.ready()
             if worker.is_busy:
                 worker.stop()
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(_STOP_SECONDS):
                 while worker.is_busy:
-                    await worker.answer()
+                    await worker.receive()
             self._free.put_nowait(worker)
         except (EOFError, OSError, TimeoutError):
             self._workers.discard(worker)
-            worker.end()
-            self._employ()
-        # Until now it may have written where its place had been removed.
-        shutil.rmtree(task.folder, ignore_errors=True)
+            worker.kill()
+            self._spawn()
+        # The job may have written after the folder of its request was removed.
+        shutil.rmtree(job.folder, ignore_errors=True)
 
-    def _employ(self) -> None:
+    def _spawn(self) -> None:
         worker = Worker()
         self._workers.add(worker)
         self._free.put_nowait(worker)
 
+    def _kill_all(self) -> None:
+        for worker in self._workers:
+            worker.kill()
 
-@asynccontextmanager
-async def _until(deadline: float, limits: Limits) -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout_at(deadline):
-            yield
-    except TimeoutError as error:
-        raise took_too_long(limits.work_seconds) from error
+    @asynccontextmanager
+    async def _until(self, deadline: float) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout_at(deadline):
+                yield
+        except TimeoutError as error:
+            limit = self.limits.work_seconds
+            raise Refusal(
+                503, f"This took longer than {limit:g} s and was stopped; send a shorter stretch."
+            ) from error
 
 
 async def _readable(connection: Connection) -> None:

@@ -29,16 +29,16 @@ export async function sample() {
   return (await ask("api/sample")).blob();
 }
 
-export function explore(sound, wishes, onProgress, signal) {
-  return framed(`api/explore?${query(wishes)}`, sound, onProgress, signal);
+export function explore(sound, request, onProgress, signal) {
+  return framed(`api/explore?${query(request)}`, sound, onProgress, signal);
 }
 
-export function layers(lower, upper, wishes, signal) {
-  return framed(`api/layers?${query(wishes)}`, new Blob([lower, upper]), () => {}, signal);
+export function layers(lower, upper, request, signal) {
+  return framed(`api/layers?${query(request)}`, new Blob([lower, upper]), () => {}, signal);
 }
 
-function query(wishes) {
-  return new URLSearchParams(Object.entries(wishes).filter(([, value]) => value !== null));
+function query(request) {
+  return new URLSearchParams(Object.entries(request).filter(([, value]) => value !== null));
 }
 
 async function framed(path, body, onProgress, signal) {

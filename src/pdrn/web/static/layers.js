@@ -33,7 +33,7 @@ export class Layers {
     fitted(this.canvas);
   }
 
-  async run(wishes) {
+  async run(request) {
     this.halt();
     this.asked?.abort();
     this.asked = new AbortController();
@@ -48,7 +48,7 @@ export class Layers {
     const answer = await api.layers(
       lower.slice(from, to),
       upper.slice(from, to),
-      { ...wishes, sample_rate_hz, step },
+      { ...request, sample_rate_hz, step },
       this.asked.signal,
     );
     const all = answer.parts.estimates;

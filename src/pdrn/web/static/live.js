@@ -15,7 +15,7 @@ export class Live {
     return Boolean(this.socket);
   }
 
-  async start(wishes, onEnd) {
+  async start(request, onEnd) {
     this.onEnd = onEnd;
     this.sent = []; // when each chunk was heard, and how many samples there were after it
     this.samples = 0;
@@ -27,7 +27,7 @@ export class Live {
     const scheme = location.protocol === "https:" ? "wss" : "ws";
     this.socket = new WebSocket(`${scheme}://${location.host}/api/live`);
     this.socket.binaryType = "arraybuffer";
-    const settings = { ...wishes, sample_rate_hz: this.microphone.sampleRate };
+    const settings = { ...request, sample_rate_hz: this.microphone.sampleRate };
     this.socket.onopen = () => this.socket.send(JSON.stringify(settings));
     this.socket.onmessage = ({ data }) =>
       typeof data === "string" ? this.told(JSON.parse(data)) : this.got(data);

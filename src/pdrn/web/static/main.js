@@ -72,7 +72,7 @@ async function restore(previous = null) {
   try {
     const answer = await api.explore(
       sound.content,
-      settings.wishes(),
+      settings.request(),
       (share) => ($("progress").value = share),
       request.signal,
     );
@@ -251,12 +251,12 @@ click("show-cells", showCells);
 click("show-all", () => view.show(0, view.frames));
 click("download-float", () => download("float"));
 click("download-pcm24", () => download("pcm24"));
-click("layers-run", () => layers.run(settings.how()).catch(complain));
+click("layers-run", () => layers.run(settings.method()).catch(complain));
 speaking({
   take,
   complain,
   longestSeconds: () => offer.sound_seconds,
-  wishes: () => settings.liveWishes(),
+  request: () => settings.liveRequest(),
 });
 $("file").addEventListener("change", () => {
   const [file] = $("file").files;

@@ -27,23 +27,23 @@ export class Settings {
     return this.methods.find(({ name }) => name === $("method").value)?.kind === "solver";
   }
 
-  how() {
+  method() {
     const iterations = this.solving ? Number($("iterations").value) : null;
     return { method: $("method").value, iterations, mix: Number($("mix").value) / 100 };
   }
 
-  wishes() {
+  request() {
     const { coarse } = this;
     return {
-      ...this.how(),
+      ...this.method(),
       quantize_bits: coarse === "bits" ? Number($("bits").value) : null,
       quantize_law: coarse === "mulaw" || coarse === "alaw" ? coarse : null,
     };
   }
 
   /** A microphone has no levels of its own: as it is stands for the bit depth too. */
-  liveWishes() {
-    const asked = this.wishes();
+  liveRequest() {
+    const asked = this.request();
     if (asked.quantize_law === null) asked.quantize_bits ??= Number($("bits").value);
     return asked;
   }

@@ -5,7 +5,7 @@ import { Microphone, wavOf } from "./microphone.js";
 
 const RATE = 16000;
 
-export function speaking({ take, complain, longestSeconds, wishes }) {
+export function speaking({ take, complain, longestSeconds, request }) {
   const [recordButton, liveButton, facts] = ["record", "live", "live-facts"].map((id) =>
     document.getElementById(id),
   );
@@ -52,7 +52,7 @@ export function speaking({ take, complain, longestSeconds, wishes }) {
     }
     liveButton.disabled = true;
     try {
-      await live.start(wishes(), () => released(liveButton, "Start"));
+      await live.start(request(), () => released(liveButton, "Start"));
       pressed(liveButton, "Stop");
     } catch (error) {
       facts.textContent = error.message;

@@ -1,16 +1,19 @@
-"""The server restores as the Python API does, and refuses what it cannot do with a sentence."""
+"""Jobs restore as the Python API does; a request is refused with a sentence, and leaves nothing."""
+
+import io
+from contextlib import closing
 
 import numpy as np
 import pytest
 import requests
-from tests.cli.test_restore import wait_until
-from tests.web.serving import RATE, floats, framed, samples_of, tone, wav
+import soundfile
+from tests.cli.running import wait_until
+from tests.web.serving import RATE, begun, floats, framed, samples_of, tone, wav
 
 import pdrn
 from pdrn.audio.detection import QuantizerOptions, choose_quantizer
 from pdrn.audio.files import round_to_subtype
 from pdrn.audio.quantizers import MidRise, MuLaw
-from pdrn.restoration import registry
 
 
 def quantized_to(bits, samples):
@@ -98,43 +101,29 @@ def test_iterations_lead_to_the_result(server):
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "wishes", "sentence"),
+    ("path", "body", "settings", "sentence"),
     [
         ("restore", b"no sound at all", {}, "This file is no WAV, AIFF, AU, FLAC or Ogg file"),
         ("explore", b"", {}, "The file is empty"),
         ("explore", wav(tone())[:3000], {}, "This file"),
-        ("explore", wav(tone() * 2), {"quantize_bits": 4}, "The sound goes up to 1.2, and full scale is 1"),
-        ("explore", wav(tone()), {}, "The levels of this sound cannot be told"),
+        ("explore", wav(tone() * 2), {"quantize_bits": 4}, "The sound goes up to 1.2, beyond full scale"),
+        ("explore", wav(tone()), {}, "The levels of this sound cannot be detected"),
         ("explore", wav(tone()), {"quantize_bits": 9}, "quantize_bits: input should be less than or"),
         ("explore", wav(tone()), {"bits": 4}, "bits: extra inputs are not permitted"),
         ("explore", wav(tone()), {"quantize_bits": 4, "quantize_law": "alaw"}, "choose one of them"),
         ("explore", wav(tone()), {"method": "../x"}, "There is no such method"),
         ("restore", wav(tone()), {"method": "tiny", "iterations": 3}, "no iterations"),
         ("explore", wav(tone()), {"method": "tiny", "quantize_law": "alaw"}, "cells of one width"),
-        ("layers", b"123", {"sample_rate_hz": RATE}, "as many upper as lower ends"),
+        ("layers", b"123", {"sample_rate_hz": RATE}, "as many upper ends"),
         ("layers", np.float32([1, 0]).tobytes(), {"sample_rate_hz": RATE}, "."),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_with_a_sentence(server, path, body, wishes, sentence):
-    answer = server.post(path, body, **wishes)
+def test_what_cannot_be_is_refused_with_a_sentence(server, path, body, settings, sentence):
+    answer = server.post(path, body, **settings)
     assert answer.status_code == 422
     assert sentence in answer.json()["detail"]
     assert str(server.folder) not in answer.text
     assert answer.json()["detail"].endswith(".")
-
-
-def test_the_offer(server):
-    offer = requests.get(f"{server.url}/api/models", timeout=10).json()
-    kinds = {each["name"]: each["kind"] for each in offer["methods"]}
-    networks = dict.fromkeys([*registry.names(), "tiny"], "network")
-    assert kinds == {"auto": "automatic", **networks, "cp": "solver"}
-    assert str(server.folder) not in str(offer)
-    assert set(offer["methods"][0]) == {"name", "title", "kind", "sample_rate_hz"}
-
-
-def test_the_sample_is_speech(server):
-    content = requests.get(f"{server.url}/api/sample", timeout=10).content
-    assert samples_of(content).shape == (6 * RATE,)
 
 
 def test_nothing_is_left(server):
@@ -144,3 +133,52 @@ def test_nothing_is_left(server):
         lambda: server.files() == [], what=server.files
     )  # an answer is there before its files are gone
     assert [path.stat().st_mode & 0o777 for path in server.folder.iterdir()] == [0o700]
+
+
+def test_what_is_too_large_is_refused_before_it_is_read(small):
+    answer = small.post("restore", bytes((1 << 20) + 1))
+    assert answer.status_code == 413
+    assert answer.json()["detail"] == "The file is larger than 1 MB; send a shorter stretch of it."
+
+
+def test_what_does_not_say_how_large_it_is_is_refused_too(small):
+    answer = small.post("restore", (bytes(1 << 16) for _ in range(17)))
+    assert answer.status_code == 413
+
+
+def test_many_who_claim_gigabytes_are_refused_at_once(small):
+    connections = [begun(small, length=8 << 30) for _ in range(30)]
+    for connection in connections:
+        with closing(connection):
+            connection.settimeout(20)
+            assert connection.recv(1000).startswith(b"HTTP/1.1 413")
+    assert small.files() == []
+
+
+def test_an_hour_of_silence_in_a_small_file_is_refused(small):
+    stream = io.BytesIO()
+    soundfile.write(stream, np.zeros(3600 * 8000, np.int16), 8000, format="FLAC", subtype="PCM_16")
+    assert len(stream.getvalue()) < 1 << 18
+    answer = small.post("explore", stream.getvalue())
+    assert answer.status_code == 413
+    assert answer.json()["detail"] == "The sound is longer than 2 s; send a stretch of it."
+
+
+def test_what_is_too_long_is_refused(small):
+    answer = small.post("explore", wav(np.zeros(2 * 16000 + 1), "PCM_16"))
+    assert answer.status_code == 413
+    assert answer.json()["detail"] == "The sound is longer than 2 s; send a stretch of it."
+
+
+def test_a_form_is_refused_with_the_way_to_send_a_sound(small):
+    answer = requests.post(f"{small.url}/api/restore", files={"file": wav(tone())}, timeout=60)
+    assert answer.status_code == 415
+    assert "--data-binary" in answer.json()["detail"]
+    assert small.files() == []
+
+
+def test_an_upload_that_does_not_end_is_ended(small):
+    with closing(begun(small)) as connection:
+        connection.settimeout(10)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 408")
+    assert small.files() == []
