@@ -1,7 +1,7 @@
-"""Convex functionals F and G: value, prox, and both for the conjugate.
+"""Convex functionals F and G: value, prox, and both of the conjugate.
 
 The proximal operator is ``prox_{tF}(v) = argmin_x F(x) + |x - v|^2 / (2 t)``, the conjugate is
-``F*(y) = sup_x <x, y> - F(x)``. Moreau's identity ties them together,
+``F*(y) = sup_x <x, y> - F(x)``. Moreau's identity (1965) ties them together,
 
     v = prox_{tF}(v) + t prox_{F*/t}(v / t),
 
@@ -9,28 +9,28 @@ and its second term, the *residual* ``v - prox_{tF}(v)``, is what a primal-dual 
 norm it is the projection onto the ball of radius t of the dual norm.
 
 Vectors lie along the last axis, values come one per vector. A step t is a number, one number per vector
-(shape ``(..., 1)``), or, where the functional is a sum over coordinates, one per coordinate.
-
-To write a functional, derive from ``Functional`` and override its public methods.
+(shape ``(..., 1)``), or, where the functional is a sum over coordinates, one per coordinate. To write a
+functional, derive from ``Functional`` and override its public methods.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from pdrn.convex.backend import (
+    AnyArray,
     Array,
     ArrayHolder,
     Step,
     all_true,
     convert,
     copy,
-    detached,
+    detach,
     epsilon,
     is_array,
     is_real,
@@ -40,7 +40,6 @@ from pdrn.convex.backend import (
     norm,
     numbers,
     owned,
-    per_vector,
     positive,
     refuse_overrides,
     require_finite,
@@ -52,60 +51,8 @@ from pdrn.convex.backend import (
 )
 from pdrn.errors import InputError
 
-
-def clip(x: Array, lo: Array, hi: Array, out: Array | None = None) -> Array:
-    """Project x onto the box [lo, hi] (3.5).
-
-    ``out`` takes the result as in NumPy; tensors ignore it. On a bound itself the gradient of a tensor is 0
-    where both bounds are numbers, and 1 where one is a tensor.
-    """
-    if is_tensor(x):
-        if is_array(lo) or is_array(hi):
-            return namespace(x).clamp(x, convert(lo, x), convert(hi, x))
-        # The same as clamp with a gradient in one pass instead of four, zero on the bounds themselves.
-        return namespace(x).nn.functional.hardtanh(x, lo, hi)
-    if is_array(lo) or is_array(hi):
-        # Two passes that NumPy vectorises: its clip is up to four times slower with array bounds.
-        raised = np.maximum(x, lo, out=out)
-        return np.minimum(raised, hi, out=raised)
-    return x.clip(lo, hi, out=out)
-
-
-def project_l2_ball(x: Array, radius: Step) -> Array:
-    """Project each vector onto the Euclidean ball of that radius."""
-    length = norm(x)
-    if is_tensor(x):
-        return x * (radius / namespace(x).maximum(length, convert(radius, x)))
-    return x * (radius / np.maximum(length, radius))
-
-
-def project_l1_ball(x: Array, radius: Step) -> Array:
-    """Project each vector onto the l1 ball of that radius: soft thresholding at the right level.
-
-    The level is the largest of ``(|x|_(1) + ... + |x|_(k) - radius) / k`` over k, with the magnitudes in
-    descending order, and zero where the vector is inside already.
-    """
-    xp = namespace(x)
-    magnitudes = abs(x)
-    descending = xp.flip(xp.sort(magnitudes, axis=-1)[0] if is_tensor(x) else np.sort(magnitudes), (-1,))
-    counts = convert(np.arange(1, x.shape[-1] + 1), x)
-    levels = (xp.cumsum(descending, -1) - radius) / counts
-    level = xp.clip(xp.amax(levels, -1)[..., None], 0, None)
-    projected = x - clip(x, -level, level)
-    # By rounding it may be outside still, the more the longer it is.
-    size, most = detached(abs(projected).sum(-1)[..., None]), detached(convert(radius, x))
-    return projected * xp.where(size > most, most / xp.where(size > most, size, xp.ones_like(size)), 1)
-
-
 INSIDE_ULPS = 64
 """How many units of rounding a point may lie outside a set and still count as inside it."""
-
-
-def indicator(measure: Array, bound: Array, like: Array) -> Array:
-    """Return 0 where ``measure <= bound`` up to rounding in the type of ``like``, infinity elsewhere."""
-    xp = namespace(measure)
-    inside = measure <= bound * (1 + INSIDE_ULPS * epsilon(like))
-    return xp.where(inside, xp.zeros_like(measure), xp.full_like(measure, float("inf")))
 
 
 class Functional(ArrayHolder, ABC):
@@ -146,9 +93,7 @@ class Functional(ArrayHolder, ABC):
     def prox(self, v: Array, step: Step) -> Array:
         """``prox_{step F}(v)``."""
         if type(self).residual is Functional.residual:  # which would call this method again
-            raise InputError(
-                f"{type(self).__name__} has no prox; override prox(v, step) or residual(v, step)"
-            )
+            raise InputError(f"{type(self).__name__} has no prox; override prox or residual")
         return v - self.residual(v, step)
 
     def residual(self, v: Array, step: Step) -> Array:
@@ -159,13 +104,20 @@ class Functional(ArrayHolder, ABC):
         """``prox_{step F*}(y)``, by Moreau's identity."""
         return step * self.residual(y / step, 1 / step)
 
-    def project(self, x: Array) -> Array:
+    def project(self, x: Array) -> AnyArray:
         """Return the nearest point at which F is finite."""
         return x
 
     def project_dual(self, y: Array) -> Array:
         """Return the nearest point at which F* is finite."""
         return y
+
+    def __rmul__(self, scale: Step) -> Scaled:
+        return Scaled(self, scale)
+
+    def shifted(self, offset: Array) -> Shifted:
+        """Return ``x -> F(x + offset)``."""
+        return Shifted(self, offset)
 
     # Solvers and networks call the following three: arguments are valid and may be overwritten, results are
     # arrays of their own that may be overwritten too.
@@ -178,13 +130,6 @@ class Functional(ArrayHolder, ABC):
 
     def _prox_conjugate(self, y: Array, step: Step) -> Array:
         return owned(self.prox_conjugate(y, step), y.shape, y, f"{type(self).__name__}.prox_conjugate")
-
-    def __rmul__(self, scale: Step) -> Scaled:
-        return Scaled(self, scale)
-
-    def shifted(self, offset: Array) -> Shifted:
-        """Return ``x -> F(x + offset)``."""
-        return Shifted(self, offset)
 
 
 class _BuiltIn(Functional):
@@ -203,11 +148,10 @@ class _BuiltIn(Functional):
         return self._prox_conjugate(*self._checked(y, step))
 
     def _checked(self, v: Array, step: Step) -> tuple[Array, Step]:
-        require_vectors(v)
+        require_vectors(v, "the argument")
         map_arrays(self, lambda array: require_fits(array, tuple(v.shape), v, type(self).__name__))
         # A tensor is a learned step: looking into it would break the graph that torch compiles.
-        step = step if is_tensor(step) else positive(step, "step")
-        return copy(v), step
+        return copy(v), step if is_tensor(step) else positive(step, "step")
 
     def _prox(self, v: Array, step: Step) -> Array:
         return subtracted_from(self._residual(copy(v), step), v)
@@ -231,22 +175,22 @@ class Scaled(_BuiltIn):
         require_per_vector(self.scale, "scale")
 
     def value(self, x: Array) -> Array:
-        return per_vector(self.scale) * self.functional.value(x)
+        return _per_value(self.scale) * self.functional.value(x)
 
     def conjugate(self, y: Array) -> Array:
-        return per_vector(self.scale) * self.functional.conjugate(y / self.scale)
+        return _per_value(self.scale) * self.functional.conjugate(y / self.scale)
+
+    def project(self, x: Array) -> AnyArray:
+        return self.functional.project(x)
+
+    def project_dual(self, y: Array) -> Array:
+        return self.scale * self.functional.project_dual(y / self.scale)
 
     def _prox(self, v: Array, step: Step) -> Array:
         return self.functional._prox(v, self.scale * step)
 
     def _residual(self, v: Array, step: Step) -> Array:
         return self.functional._residual(v, self.scale * step)
-
-    def project(self, x: Array) -> Array:
-        return self.functional.project(x)
-
-    def project_dual(self, y: Array) -> Array:
-        return self.scale * self.functional.project_dual(y / self.scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,17 +211,17 @@ class Shifted(_BuiltIn):
     def conjugate(self, y: Array) -> Array:
         return self.functional.conjugate(y) - (self.offset * y).sum(-1)
 
+    def project(self, x: Array) -> AnyArray:
+        return self.functional.project(x + self.offset) - self.offset
+
+    def project_dual(self, y: Array) -> Array:
+        return self.functional.project_dual(y)
+
     def _prox(self, v: Array, step: Step) -> Array:
         return self.functional._prox(v + self.offset, step) - self.offset
 
     def _residual(self, v: Array, step: Step) -> Array:
         return self.functional._residual(v + self.offset, step)
-
-    def project(self, x: Array) -> Array:
-        return self.functional.project(x + self.offset) - self.offset
-
-    def project_dual(self, y: Array) -> Array:
-        return self.functional.project_dual(y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,13 +232,13 @@ class Zero(_BuiltIn):
         return namespace(x).zeros_like(x[..., 0])
 
     def conjugate(self, y: Array) -> Array:
-        return indicator(abs(y).sum(-1), 0.0, y)
-
-    def _prox(self, v: Array, step: Step) -> Array:
-        return v
+        return indicator(_l1_norm(y), 0.0, y)
 
     def project_dual(self, y: Array) -> Array:
         return namespace(y).zeros_like(y)
+
+    def _prox(self, v: Array, step: Step) -> Array:
+        return v
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,22 +259,27 @@ class SquaredL2(_BuiltIn):
 class L1(_BuiltIn):
     """``sum_i w_i |x_i|`` with weights w >= 0, a number or one per coordinate.
 
-    Its residual is a clip: the hard tanh of a primal-dual network.
+    Its prox is soft thresholding. Its residual is a clip: the hard tanh of a primal-dual network.
     """
 
-    weight: Array = 1.0
+    weight: Step = 1.0
 
     def __post_init__(self) -> None:
-        set_field(self, "weight", numbers(self.weight, "weight"))
-        if not (all_true(self.weight >= 0) and all_true(self.weight < float("inf"))):
+        weight = numbers(self.weight, "weight")
+        if not (all_true(weight >= 0) and all_true(weight < math.inf)):
             raise InputError("the weights of the l1 norm must be finite and not negative")
+        set_field(self, "weight", weight)
 
     def value(self, x: Array) -> Array:
-        return (self.weight * abs(x)).sum(-1)
+        return (self.weight * namespace(x).abs(x)).sum(-1)
 
     def conjugate(self, y: Array) -> Array:
-        excess = namespace(y).clip(abs(y) - self.weight * (1 + INSIDE_ULPS * epsilon(y)), 0, None)
+        xp = namespace(y)
+        excess = xp.clip(xp.abs(y) - self.weight * (1 + INSIDE_ULPS * epsilon(y)), 0, None)
         return indicator(excess.sum(-1), 0.0, y)
+
+    def project_dual(self, y: Array) -> Array:
+        return clip(y, -self.weight, self.weight)
 
     def _residual(self, v: Array, step: Step) -> Array:
         bound = self.weight * step
@@ -339,51 +288,45 @@ class L1(_BuiltIn):
     def _prox_conjugate(self, y: Array, step: Step) -> Array:
         return clip(y, -self.weight, self.weight, out=y)
 
+
+class _Norm(_BuiltIn):
+    """``|x|_p``, whose conjugate is the indicator of the unit ball of the dual norm."""
+
+    p: ClassVar[float]
+
+    def value(self, x: Array) -> Array:
+        return p_norm(x, self.p)
+
+    def conjugate(self, y: Array) -> Array:
+        return indicator(p_norm(y, DUAL_ORDER[self.p]), 1.0, y)
+
     def project_dual(self, y: Array) -> Array:
-        return clip(y, -self.weight, self.weight)
+        return project_ball(y, DUAL_ORDER[self.p], 1.0)
+
+    def _residual(self, v: Array, step: Step) -> Array:
+        require_per_vector(step, "step")
+        return project_ball(v, DUAL_ORDER[self.p], step)
 
 
 @dataclass(frozen=True, eq=False)
-class L2(_BuiltIn):
+class L2(_Norm):
     """``|x|_2``, not squared."""
 
-    def value(self, x: Array) -> Array:
-        return norm(x)[..., 0]
-
-    def conjugate(self, y: Array) -> Array:
-        return indicator(norm(y)[..., 0], 1.0, y)
-
-    def _residual(self, v: Array, step: Step) -> Array:
-        require_per_vector(step, "step")
-        return project_l2_ball(v, step)
-
-    def project_dual(self, y: Array) -> Array:
-        return project_l2_ball(y, 1.0)
+    p = 2
 
 
 @dataclass(frozen=True, eq=False)
-class LInf(_BuiltIn):
+class LInf(_Norm):
     """``max_i |x_i|``."""
 
-    def value(self, x: Array) -> Array:
-        return namespace(x).amax(abs(x), -1)
-
-    def conjugate(self, y: Array) -> Array:
-        return indicator(abs(y).sum(-1), 1.0, y)
-
-    def _residual(self, v: Array, step: Step) -> Array:
-        require_per_vector(step, "step")
-        return project_l1_ball(v, step)
-
-    def project_dual(self, y: Array) -> Array:
-        return project_l1_ball(y, 1.0)
+    p = math.inf
 
 
 @dataclass(frozen=True, eq=False)
 class GroupL21(_BuiltIn):
     """``sum_g |x_g|_2`` over groups of ``size`` consecutive coordinates.
 
-    With the cosine and the sine of one frequency as a group it measures magnitudes and is blind to phase.
+    With the cosine and the sine of one frequency as a group it measures magnitudes, whatever the phases.
     """
 
     size: int
@@ -392,50 +335,25 @@ class GroupL21(_BuiltIn):
         if self.size < 1:
             raise InputError(f"a group needs at least one coordinate, got size {self.size}")
 
+    def value(self, x: Array) -> Array:
+        return p_norm(self._groups(x), 2).sum(-1)
+
+    def conjugate(self, y: Array) -> Array:
+        return indicator(namespace(y).amax(p_norm(self._groups(y), 2), -1), 1.0, y)
+
+    def project_dual(self, y: Array) -> Array:
+        return self._residual(y, 1.0)
+
+    def _residual(self, v: Array, step: Step) -> Array:
+        require_per_vector(step, "step")
+        radius = step[..., None] if is_array(step) and step.ndim else step
+        return project_ball(self._groups(v), 2, radius).reshape(v.shape)
+
     def _groups(self, x: Array) -> Array:
         count, rest = divmod(x.shape[-1], self.size)
         if rest:
             raise InputError(f"{x.shape[-1]} coordinates do not divide into groups of {self.size}")
         return x.reshape(*x.shape[:-1], count, self.size)
-
-    def value(self, x: Array) -> Array:
-        return norm(self._groups(x))[..., 0].sum(-1)
-
-    def conjugate(self, y: Array) -> Array:
-        return indicator(namespace(y).amax(norm(self._groups(y))[..., 0], -1), 1.0, y)
-
-    def _residual(self, v: Array, step: Step) -> Array:
-        require_per_vector(step, "step")
-        radius = step[..., None] if is_array(step) and step.ndim else step
-        return project_l2_ball(self._groups(v), radius).reshape(v.shape)
-
-    def project_dual(self, y: Array) -> Array:
-        return self._residual(copy(y), 1.0)
-
-
-def _l1(x: Array) -> Array:
-    return abs(x).sum(-1)
-
-
-def _l2(x: Array) -> Array:
-    return norm(x)[..., 0]
-
-
-def _linf(x: Array) -> Array:
-    return namespace(x).amax(abs(x), -1)
-
-
-def _project_linf_ball(x: Array, radius: Step) -> Array:
-    return clip(x, -radius, radius)
-
-
-_Measure = Callable[[Array], Array]
-_BALLS: dict[float, tuple[_Measure, _Measure, Callable[[Array, Step], Array]]] = {
-    1: (_l1, _linf, project_l1_ball),
-    2: (_l2, _l2, project_l2_ball),
-    math.inf: (_linf, _l1, _project_linf_ball),
-}
-"""Order of the norm -> the norm, its dual norm, the projection onto its ball."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -449,75 +367,70 @@ class Ball(_BuiltIn):
     radius: Step = 1.0
 
     def __post_init__(self) -> None:
-        if self.p not in _BALLS:
+        if self.p not in DUAL_ORDER:
             raise InputError(f"there are balls for p = 1, 2 and infinity, not for p = {self.p}")
         set_field(self, "radius", positive(self.radius, "radius"))
         require_per_vector(self.radius, "radius")
 
     def value(self, x: Array) -> Array:
-        measure, _, _ = _BALLS[self.p]
-        return indicator(measure(x), per_vector(self.radius), x)
+        return indicator(p_norm(x, self.p), _per_value(self.radius), x)
 
     def conjugate(self, y: Array) -> Array:
-        _, dual_measure, _ = _BALLS[self.p]
-        return per_vector(self.radius) * dual_measure(y)
+        return _per_value(self.radius) * p_norm(y, DUAL_ORDER[self.p])
+
+    def project(self, x: Array) -> AnyArray:
+        return project_ball(x, self.p, self.radius)
 
     def _prox(self, v: Array, step: Step) -> Array:
-        return self.project(v)
-
-    def project(self, x: Array) -> Array:
-        _, _, projection = _BALLS[self.p]
-        return projection(x, self.radius)
+        return project_ball(v, self.p, self.radius)
 
 
 @dataclass(frozen=True, eq=False)
 class Box(_BuiltIn):
-    """Indicator of ``lo <= x <= hi``, bound by bound; either may be infinite.
+    """Indicator of ``lo <= x <= hi``, coordinate by coordinate; either bound may be infinite.
 
-    A quantized sample gives a bounded interval, a clipped one a half-open interval, a missing one the line.
+    A quantized sample gives a bounded cell, a clipped one a half-open cell, a missing one an unbounded cell.
+    The prox is the clip (3.5) to the cells.
     """
 
-    lo: Array
-    hi: Array
+    lo: AnyArray
+    hi: AnyArray
 
     def __post_init__(self) -> None:
-        set_field(self, "lo", numbers(self.lo, "lo"))
-        set_field(self, "hi", numbers(self.hi, "hi"))
-        if not all_true(self.lo <= self.hi):
+        lo, hi = numbers(self.lo, "lo"), numbers(self.hi, "hi")
+        if not all_true(lo <= hi):
             raise InputError("a box needs lo <= hi everywhere, and no NaN among its bounds")
-        if not (all_true(self.lo < math.inf) and all_true(self.hi > -math.inf)):
+        if not (all_true(lo < math.inf) and all_true(hi > -math.inf)):
             raise InputError("a box needs lo < inf and hi > -inf everywhere")
+        set_field(self, "lo", lo)
+        set_field(self, "hi", hi)
 
     @property
-    def centre(self) -> Array:
-        """The middle of bounded intervals, the finite bound of half-open ones, 0 for unbounded ones."""
+    def centre(self) -> AnyArray:
+        """The middle of bounded cells, the finite bound of half-open ones, 0 for unbounded ones."""
         xp = namespace(self.lo)
-        has_lower, has_upper = xp.isfinite(self.lo), xp.isfinite(self.hi)
-        a = xp.where(has_lower, self.lo, xp.where(has_upper, self.hi, 0.0))
-        b = xp.where(has_upper, self.hi, a)
+        a = xp.where(xp.isfinite(self.lo), self.lo, xp.where(xp.isfinite(self.hi), self.hi, 0.0))
+        b = xp.where(xp.isfinite(self.hi), self.hi, a)
         return xp.clip(a / 2 + b / 2, a, b)
 
     @property
-    def radius(self) -> Array:
+    def radius(self) -> AnyArray:
         """Half the width, infinite where a bound is."""
         return (self.hi - self.lo) / 2
 
     def value(self, x: Array) -> Array:
         xp = namespace(x)
         outside = xp.clip(self.lo - x, 0, None) + xp.clip(x - self.hi, 0, None)
-        excess = xp.clip(outside - INSIDE_ULPS * epsilon(x) * abs(x), 0, None)
+        excess = xp.clip(outside - INSIDE_ULPS * epsilon(x) * xp.abs(x), 0, None)
         return indicator(excess.sum(-1), 0.0, x)
 
     def conjugate(self, y: Array) -> Array:
-        """Return the support function ``sum_i max(lower_i y_i, upper_i y_i)``, with ``0 * inf = 0``."""
+        """Return the support function ``sum_i max(lo_i y_i, hi_i y_i)``, with ``0 * inf = 0``."""
         xp = namespace(y)
         lo, hi = convert(self.lo, y), convert(self.hi, y)
         return (y * xp.where(y > 0, hi, xp.where(y < 0, lo, xp.zeros_like(y)))).sum(-1)
 
-    def _prox(self, v: Array, step: Step) -> Array:
-        return clip(v, self.lo, self.hi, out=v)
-
-    def project(self, x: Array) -> Array:
+    def project(self, x: Array) -> AnyArray:
         return clip(x, self.lo, self.hi)
 
     def project_dual(self, y: Array) -> Array:
@@ -525,6 +438,9 @@ class Box(_BuiltIn):
         floor = xp.where(convert(self.lo, y) == -math.inf, 0.0, -math.inf)
         ceiling = xp.where(convert(self.hi, y) == math.inf, 0.0, math.inf)
         return clip(y, floor, ceiling)
+
+    def _prox(self, v: Array, step: Step) -> Array:
+        return clip(v, self.lo, self.hi, out=v)
 
     def within(self, radius: Array) -> Box:
         """Return this box with its infinite bounds moved to ``|x_i| <= radius``, shape ``(..., 1)``."""
@@ -534,3 +450,73 @@ class Box(_BuiltIn):
             xp.where(lo == -math.inf, xp.minimum(-radius, hi), lo),
             xp.where(hi == math.inf, xp.maximum(radius, lo), hi),
         )
+
+
+DUAL_ORDER: dict[float, float] = {1: math.inf, 2: 2, math.inf: 1}
+"""The order of the dual norm, for the orders of norms that there are."""
+
+
+def p_norm(x: Array, p: float) -> Array:
+    """Return ``|x|_p`` of each vector, for p = 1, 2 or infinity."""
+    if p == 1:
+        return _l1_norm(x)
+    return norm(x)[..., 0] if p == 2 else namespace(x).amax(namespace(x).abs(x), -1)
+
+
+def _l1_norm(x: Array) -> Array:
+    return namespace(x).abs(x).sum(-1)
+
+
+def project_ball(x: Array, p: float, radius: Step) -> Array:
+    """Project each vector onto the ``|x|_p`` ball of that radius, for p = 1, 2 or infinity.
+
+    For p = 1 that is soft thresholding (Duchi et al. 2008). The threshold is the largest of
+    ``(|x|_(1) + ... + |x|_(k) - radius) / k`` over k, with the magnitudes in descending order, and zero where
+    the vector is inside already.
+    """
+    xp = namespace(x)
+    if p == math.inf:
+        return clip(x, -radius, radius)
+    if p == 2:
+        return x * (radius / xp.maximum(norm(x), convert(radius, x) if is_tensor(x) else radius))
+    magnitudes: Array = xp.sort(xp.abs(x), -1)[0] if is_tensor(x) else np.sort(xp.abs(x))
+    counts = convert(np.arange(1, x.shape[-1] + 1), x)
+    thresholds = (xp.cumsum(xp.flip(magnitudes, (-1,)), -1) - radius) / counts
+    threshold = xp.clip(xp.amax(thresholds, -1)[..., None], 0, None)
+    projected = x - clip(x, -threshold, threshold)
+    # By rounding it may be outside still, the more the longer it is.
+    size, most = detach(_l1_norm(projected)[..., None]), detach(convert(radius, x))
+    return projected * xp.where(size > most, most / xp.where(size > most, size, xp.ones_like(size)), 1)
+
+
+def clip(x: Array, lo: AnyArray, hi: AnyArray, out: AnyArray = None) -> Array:
+    """Project x onto the box [lo, hi] (3.5).
+
+    ``out`` takes the result as in NumPy; tensors ignore it. On a bound itself the gradient of a tensor is 0
+    where both bounds are numbers, and 1 where one is a tensor.
+    """
+    clipped: Array
+    if is_array(lo) or is_array(hi):
+        if is_tensor(x):
+            return x.clamp(convert(lo, x), convert(hi, x))
+        # Two passes that NumPy vectorises: its clip is up to four times slower with array bounds.
+        raised = np.maximum(x, lo, out=out)
+        clipped = np.minimum(raised, hi, out=raised)
+    elif is_tensor(x):
+        # The same as clamp with a gradient in one pass instead of four, zero on the bounds themselves.
+        clipped = namespace(x).nn.functional.hardtanh(x, lo, hi)
+    else:
+        clipped = x.clip(lo, hi, out=out)
+    return clipped
+
+
+def indicator(measure: Array, bound: Step, like: Array) -> Array:
+    """Return 0 where ``measure <= bound`` up to rounding in the type of ``like``, infinity elsewhere."""
+    xp = namespace(measure)
+    inside = measure <= bound * (1 + INSIDE_ULPS * epsilon(like))
+    return xp.where(inside, xp.zeros_like(measure), xp.full_like(measure, math.inf))
+
+
+def _per_value(step: Step) -> Step:
+    """Turn a step of shape ``(..., 1)`` into one of the shape that values have."""
+    return step[..., 0] if is_array(step) and step.ndim else step

@@ -2,9 +2,8 @@
 
 An operator of shape ``(m, n)`` maps vectors of length n along the last axis to vectors of length m; the axes
 before are a batch and pass through. NumPy arrays give NumPy arrays in their own precision, torch tensors give
-tensors with gradients. Operators multiply by numbers (``2 * K``) and compose (``A @ B``).
-
-To write an operator, derive from ``Operator`` and override its public methods.
+tensors with gradients. Operators multiply by numbers (``2 * K``) and compose (``A @ B``). To write an
+operator, derive from ``Operator`` and override its public methods.
 """
 
 from __future__ import annotations
@@ -13,14 +12,16 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import scipy.fft
 
 from pdrn.convex.backend import (
+    AnyArray,
     Array,
     ArrayHolder,
+    NumpyArray,
     convert,
     copy,
     is_array,
@@ -40,11 +41,17 @@ from pdrn.convex.backend import (
 )
 from pdrn.errors import InputError
 
+if TYPE_CHECKING:
+    import torch
+
 NORM_TOLERANCE = 1e-6
-"""To which precision norms that are not known exactly are computed, and by how much they are raised."""
+"""The precision of norms that are computed numerically, and the margin by which they are raised."""
 
 SMALL = 32
 """Up to this many columns an operator's norm is computed from its matrix."""
+
+LONG = 512
+"""From this many views on, the norm of a convolution is the bound for signals of any length, at no cost."""
 
 
 class Operator(ArrayHolder, ABC):
@@ -86,16 +93,35 @@ class Operator(ArrayHolder, ABC):
 
     @property
     def channels(self) -> int:
-        """How many kinds of coefficients there are: those of one view where several follow, else all m."""
+        """Coefficients per view, for operators that move a window over the signal; else m."""
         return self.shape[0]
 
     @abstractmethod
-    def apply(self, x: Array) -> Array:
+    def apply(self, x: Array) -> AnyArray:
         """K x, ``(..., n) -> (..., m)``."""
 
     @abstractmethod
-    def adjoint(self, y: Array) -> Array:
+    def adjoint(self, y: Array) -> AnyArray:
         """K' y, ``(..., m) -> (..., n)``."""
+
+    @cached_property
+    def norm(self) -> float:
+        """The largest singular value, or a slightly larger bound.
+
+        Default: computed by Lanczos iteration, which is slow for long vectors; override it where it is known.
+        """
+        return 1.0 if self.isometric else estimate_norm(self)
+
+    @cached_property
+    def injectivity(self) -> float:
+        """A number c with ``|K x| >= c |x|`` for every x; 0 if none is known."""
+        return 1.0 if self.isometric else 0.0
+
+    def __rmul__(self, factor: float) -> Operator:
+        return Scaled(self, factor)
+
+    def __matmul__(self, other: Operator) -> Operator:
+        return Composed(self, other)
 
     # Solvers and networks call the following two: arguments are valid and stay as they are, results are
     # arrays of their own that may be overwritten.
@@ -108,25 +134,6 @@ class Operator(ArrayHolder, ABC):
         shape = (*y.shape[:-1], self.shape[1])
         return owned(self.adjoint(y), shape, y, f"{type(self).__name__}.adjoint")
 
-    @cached_property
-    def norm(self) -> float:
-        """The largest singular value, or a bound that is not much larger; computed where no class knows it.
-
-        That takes long for long vectors: an operator of one's own that knows better says so.
-        """
-        return 1.0 if self.isometric else estimate_norm(self)
-
-    @cached_property
-    def injectivity(self) -> float:
-        """A number c with ``|K x| >= c |x|`` for every x, 0 where none is known."""
-        return 1.0 if self.isometric else 0.0
-
-    def __rmul__(self, factor: float) -> Operator:
-        return Scaled(self, factor)
-
-    def __matmul__(self, other: Operator) -> Operator:
-        return Composed(self, other)
-
 
 class _BuiltIn(Operator):
     """An operator whose results are arrays of their own; a public call checks its argument."""
@@ -134,12 +141,12 @@ class _BuiltIn(Operator):
     def __init_subclass__(cls) -> None:
         refuse_overrides(cls, ("apply", "adjoint"), "Operator")
 
-    def apply(self, x: Array) -> Array:
-        require_vectors(x, self.shape[1])
+    def apply(self, x: Array) -> AnyArray:
+        require_vectors(x, "x", self.shape[1])
         return self._apply(x)
 
-    def adjoint(self, y: Array) -> Array:
-        require_vectors(y, self.shape[0])
+    def adjoint(self, y: Array) -> AnyArray:
+        require_vectors(y, "y", self.shape[0])
         return self._adjoint(y)
 
 
@@ -257,7 +264,7 @@ class Composed(_BuiltIn):
 
 @dataclass(frozen=True, eq=False)
 class Dense(_BuiltIn):
-    """A matrix of shape ``(m, n)``; its norm is that of its entries when it is first asked for."""
+    """A matrix of shape ``(m, n)``; its singular values are computed once, when they are first needed."""
 
     matrix: Array
 
@@ -287,12 +294,8 @@ class Dense(_BuiltIn):
         return float(self._singular_values[-1]) if m >= n else 0.0
 
     @cached_property
-    def _singular_values(self) -> np.ndarray[Any, Any]:
+    def _singular_values(self) -> NumpyArray:
         return np.linalg.svd(to_float64(to_numpy(self.matrix)), compute_uv=False)
-
-
-LONG = 512
-"""From so many views on a norm is the bound for signals of any length, which takes no time."""
 
 
 def views(x: Array, window: int, hop: int) -> Array:
@@ -310,7 +313,9 @@ def views(x: Array, window: int, hop: int) -> Array:
 
 
 def overlap_add(seen: Array, hop: int) -> Array:
-    """Add views up where they overlap, ``(..., count, window) -> (..., (count - 1) * hop + window)``.
+    """Add overlapping views, ``(..., count, window) -> (..., (count - 1) * hop + window)``.
+
+    This is the adjoint of ``views``.
 
     >>> import numpy as np
     >>> overlap_add(np.ones((2, 4)), hop=2)
@@ -321,26 +326,26 @@ def overlap_add(seen: Array, hop: int) -> Array:
     parts = [seen[..., r * hop : (r + 1) * hop] for r in range(overlap)]
     if is_tensor(seen):
         pad = namespace(seen).nn.functional.pad
-        blocks = sum(pad(part, (0, 0, r, overlap - 1 - r)) for r, part in enumerate(parts))
+        blocks: Array = sum(pad(part, (0, 0, r, overlap - 1 - r)) for r, part in enumerate(parts))
     else:
-        blocks = zeros((*batch, count + overlap - 1, hop), seen)
+        blocks = np.zeros((*batch, count + overlap - 1, hop), seen.dtype)
         for r, part in enumerate(parts):
             blocks[..., r : r + count, :] += part
     return blocks.reshape(*batch, (count + overlap - 1) * hop)
 
 
 def analyse(x: Array, filters: Array, hop: int) -> Array:
-    """Correlate every view with every filter, ``(..., samples) -> (..., views, filters)``."""
+    """Correlate each view with each filter, ``(..., samples) -> (..., views, filters)``."""
     return views(x, filters.shape[-1], hop) @ filters.T
 
 
 def synthesise(y: Array, filters: Array, hop: int) -> Array:
-    """Add up the filters, weighted, ``(..., views, filters) -> (..., samples)``: the adjoint of analysis."""
+    """Sum the weighted filters, the adjoint of ``analyse``, ``(..., views, filters) -> (..., samples)``."""
     return overlap_add(y @ filters, hop)
 
 
-def norm_on_long_signals(filters: np.ndarray[Any, Any], hop: int) -> float:
-    """Return a bound on the norm of a convolution over signals of any length, tight to a part in a thousand.
+def norm_on_long_signals(filters: NumpyArray, hop: int) -> float:
+    """Bound the norm of a convolution over signals of any length, to within 0.1 %.
 
     With the filters cut into blocks of one hop, ``K_0, ..., K_d``, the norm over endless signals is the
     largest norm of ``sum_r K_r exp(i r w)`` over all w. Its square is a maximum of trigonometric polynomials
@@ -356,11 +361,11 @@ def norm_on_long_signals(filters: np.ndarray[Any, Any], hop: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Convolution(_BuiltIn):
-    """A bank of filters, shape ``(channels, window)``, seen by ``count`` views that are ``hop`` apart.
+    """A bank of filters, shape ``(channels, window)``, correlated with ``count`` views, ``hop`` apart.
 
-    Signals have ``(count - 1) * hop + window`` samples. Those near the ends are seen by fewer views; pad the
-    signal with ``window - hop`` zeros on either side where they shall be seen as often as the others.
-    Coefficients are ordered by view, then channel.
+    Signals have ``(count - 1) * hop + window`` samples. Fewer views reach the samples near the ends; pad the
+    signal with ``window - hop`` zeros on either side to treat all alike. Coefficients are ordered by view,
+    then channel.
     """
 
     filters: Array
@@ -423,19 +428,15 @@ class DCT(_BuiltIn):
         return self.size, self.size
 
     def _apply(self, x: Array) -> Array:
-        if is_tensor(x):
-            return _tensor_dct(x)
-        return scipy.fft.dct(x, norm="ortho")
+        return _dct(x, inverse=False)
 
     def _adjoint(self, y: Array) -> Array:
-        if is_tensor(y):
-            return _tensor_idct(y)
-        return scipy.fft.idct(y, norm="ortho")
+        return _dct(y, inverse=True)
 
 
 @dataclass(frozen=True, eq=False)
 class DCT2D(_BuiltIn):
-    """The orthonormal cosine transform of images, rows and columns, that are given as vectors row by row."""
+    """The orthonormal two-dimensional DCT-II of images of ``height`` rows, flattened row by row."""
 
     isometric = True
 
@@ -450,61 +451,61 @@ class DCT2D(_BuiltIn):
     def shape(self) -> tuple[int, int]:
         return self.height * self.width, self.height * self.width
 
-    def _image(self, x: Array) -> Array:
-        return x.reshape(*x.shape[:-1], self.height, self.width)
-
     def _apply(self, x: Array) -> Array:
-        if is_tensor(x):
-            return _tensor_dct(_tensor_dct(self._image(x)).mT).mT.reshape(x.shape)
-        return scipy.fft.dctn(self._image(x), axes=(-2, -1), norm="ortho").reshape(x.shape)
+        return self._transform(x, inverse=False)
 
     def _adjoint(self, y: Array) -> Array:
-        if is_tensor(y):
-            return _tensor_idct(_tensor_idct(self._image(y)).mT).mT.reshape(y.shape)
-        return scipy.fft.idctn(self._image(y), axes=(-2, -1), norm="ortho").reshape(y.shape)
+        return self._transform(y, inverse=True)
+
+    def _transform(self, x: Array, inverse: bool) -> Array:
+        images = x.reshape(*x.shape[:-1], self.height, self.width)
+        if is_tensor(images):
+            return _tensor_dct(_tensor_dct(images, inverse).mT, inverse).mT.reshape(x.shape)
+        transform = scipy.fft.idctn if inverse else scipy.fft.dctn
+        transformed: NumpyArray = transform(images, axes=(-2, -1), norm="ortho")
+        return transformed.reshape(x.shape)
+
+
+def _dct(x: Array, inverse: bool) -> Array:
+    if is_tensor(x):
+        return _tensor_dct(x, inverse)
+    transformed: NumpyArray = (scipy.fft.idct if inverse else scipy.fft.dct)(x, norm="ortho")
+    return transformed
 
 
 @lru_cache(maxsize=32)
-def _dct_tables(size: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _dct_tables(size: int) -> tuple[NumpyArray, NumpyArray]:
     """``c_k`` and ``exp(-i pi k / (2 n))``."""
     k = np.arange(size)
     return np.where(k == 0, math.sqrt(1 / size), math.sqrt(2 / size)), np.exp(-0.5j * np.pi * k / size)
 
 
-def _tensor_dct(x: Array) -> Array:
-    """DCT-II of a tensor by one FFT of the same length: the even samples, then the odd ones backwards."""
-    torch = namespace(x)
-    c, turn = _dct_tables(x.shape[-1])
-    folded = torch.cat([x[..., ::2], x[..., 1::2].flip(-1)], -1)
-    spectrum = torch.fft.fft(folded) * torch.as_tensor(turn, device=x.device).to(x.dtype.to_complex())
-    return spectrum.real * convert(c, x)
-
-
-def _tensor_idct(y: Array) -> Array:
-    """Undo ``_tensor_dct``: a real vector's FFT is rebuilt from its cosine transform and inverted."""
-    torch = namespace(y)
-    size = y.shape[-1]
+def _tensor_dct(x: torch.Tensor, inverse: bool) -> torch.Tensor:
+    """Transform tensors by one FFT of the same length (Makhoul 1980)."""
+    size, xp = x.shape[-1], namespace(x)
     c, turn = _dct_tables(size)
-    cosine = y / convert(c, y)
-    mirrored = torch.cat([torch.zeros_like(cosine[..., :1]), cosine[..., 1:].flip(-1)], -1)
-    turn_back = torch.as_tensor(turn.conj(), device=y.device).to(y.dtype.to_complex())
-    spectrum = torch.complex(cosine, -mirrored) * turn_back
-    folded = torch.fft.irfft(spectrum[..., : size // 2 + 1], n=size)
+    turn = xp.as_tensor(turn.conj() if inverse else turn, device=x.device).to(x.dtype.to_complex())
+    if not inverse:
+        folded = xp.concatenate([x[..., ::2], x[..., 1::2].flip(-1)], -1)  # even samples, odd ones backwards
+        spectrum = xp.fft.fft(folded) * turn
+        return convert(spectrum.real * convert(c, x), x)
+    cosine = x / convert(c, x)
+    mirrored = xp.concatenate([xp.zeros_like(cosine[..., :1]), cosine[..., 1:].flip(-1)], -1)
+    folded = xp.fft.irfft((xp.complex(cosine, -mirrored) * turn)[..., : size // 2 + 1], n=size)
     half = (size + 1) // 2
-    x = torch.empty_like(y)
-    x[..., ::2] = folded[..., :half]
-    x[..., 1::2] = folded[..., half:].flip(-1)
-    return x
+    unfolded = x.new_empty(x.shape)
+    unfolded[..., ::2] = folded[..., :half]
+    unfolded[..., 1::2] = folded[..., half:].flip(-1)
+    return unfolded
 
 
 @dataclass(frozen=True, eq=False)
 class GaborFrame(_BuiltIn):
-    """A tight frame of windowed cosines and sines over a whole signal of ``size`` samples.
+    """A tight Gabor frame: the windowed Fourier transform of a whole signal of ``size`` samples.
 
-    The signal, with silence before and after it, is seen through a window that moves by ``hop``; every view
-    gives a real Fourier transform of ``fft_length >= window_length`` points. The window is normalised so
-    that K'K is the identity for any hop up to the window length, at the edges too. The redundancy is about
-    ``fft_length / hop``.
+    A window moves by ``hop`` over the signal, which is padded with zeros. Each view gives a real Fourier
+    transform of ``fft_length >= window_length`` points. The window is normalised so that K'K is the identity
+    for any hop up to the window length, at the edges too. The redundancy is about ``fft_length / hop``.
 
     Coefficients are ordered by view, then frequency, then (cosine, sine): ``GroupL21(2)`` groups the two.
     """
@@ -532,28 +533,24 @@ class GaborFrame(_BuiltIn):
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self._views * 2 * self._bins, self.size
+        return self._views * self.channels, self.size
 
     @property
     def channels(self) -> int:
-        return 2 * self._bins
+        return 2 * (self._points // 2 + 1)
 
     @property
     def _points(self) -> int:
         return self.fft_length or self.window_length
 
     @property
-    def _bins(self) -> int:
-        return self._points // 2 + 1
-
-    @property
     def _overlap(self) -> int:
-        """How many hops a window spans."""
+        """The window length in hops, rounded up."""
         return -(-self.window_length // self.hop)
 
     @property
     def _blocks(self) -> int:
-        """How many hops the signal spans."""
+        """The length of the signal in hops, rounded up."""
         return -(-self.size // self.hop)
 
     @property
@@ -561,7 +558,7 @@ class GaborFrame(_BuiltIn):
         return self._blocks + self._overlap - 1
 
     @cached_property
-    def window(self) -> np.ndarray[Any, Any]:
+    def window(self) -> NumpyArray:
         """The tight window, padded with zeros to a whole number of hops: its squared hops sum to 1."""
         t = np.arange(self.window_length) + 0.5
         padded = np.zeros(self._overlap * self.hop)
@@ -571,9 +568,9 @@ class GaborFrame(_BuiltIn):
         return padded
 
     @cached_property
-    def _bin_scale(self) -> np.ndarray[Any, Any]:
-        """sqrt(2) where a frequency stands for its mirror image too, for cosine and sine alike."""
-        scale = np.full(self._bins, math.sqrt(2))
+    def _bin_scale(self) -> NumpyArray:
+        """sqrt(2) for frequencies whose mirror image is left out, for cosine and sine alike."""
+        scale = np.full(self.channels // 2, math.sqrt(2))
         scale[0] = 1
         if self._points % 2 == 0:
             scale[-1] = 1
@@ -587,23 +584,24 @@ class GaborFrame(_BuiltIn):
         padded = xp.concatenate([before, x, after], -1)
         seen = views(padded, self._overlap * self.hop, self.hop) * convert(self.window, x)
         seen = seen[..., : self.window_length]
-        fft = xp.fft if is_tensor(x) else scipy.fft
-        spectrum = fft.rfft(seen, n=self._points, norm="ortho")
-        pairs = xp.view_as_real(spectrum).flatten(-2) if is_tensor(x) else spectrum.view(spectrum.real.dtype)
+        if is_tensor(x):
+            spectrum = xp.fft.rfft(seen, n=self._points, norm="ortho")
+            pairs: Array = xp.view_as_real(spectrum).flatten(-2)
+        else:
+            spectrum = scipy.fft.rfft(seen, n=self._points, norm="ortho")
+            pairs = spectrum.view(spectrum.real.dtype)
         return (pairs * convert(self._bin_scale, x)).reshape(*batch, self.shape[0])
 
     def _adjoint(self, y: Array) -> Array:
         xp = namespace(y)
-        batch = y.shape[:-1]
-        pairs = y.reshape(*batch, self._views, 2 * self._bins) / convert(self._bin_scale, y)
-        if is_tensor(y):
+        pairs = y.reshape(*y.shape[:-1], self._views, self.channels) / convert(self._bin_scale, y)
+        if is_tensor(pairs):
             spectrum = xp.view_as_complex(pairs.reshape(*pairs.shape[:-1], -1, 2))
-            seen = xp.fft.irfft(spectrum, n=self._points, norm="ortho")
+            seen: Array = xp.fft.irfft(spectrum, n=self._points, norm="ortho")
         else:
-            spectrum = pairs.view(np.result_type(y.dtype, np.complex64))
+            spectrum = pairs.view(np.result_type(pairs.dtype, np.complex64))
             seen = scipy.fft.irfft(spectrum, n=self._points, norm="ortho")
-        span = self._overlap * self.hop
-        missing = zeros((*seen.shape[:-1], span - self.window_length), y)
-        seen = xp.concatenate([seen[..., : self.window_length], missing], -1) * convert(self.window, y)
         edge = (self._overlap - 1) * self.hop
+        missing = zeros((*seen.shape[:-1], edge + self.hop - self.window_length), y)
+        seen = xp.concatenate([seen[..., : self.window_length], missing], -1) * convert(self.window, y)
         return overlap_add(seen, self.hop)[..., edge : edge + self.size]

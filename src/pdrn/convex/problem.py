@@ -2,6 +2,9 @@
 
 The dual is max -F*(y) - G*(-K'y). For any x and y the primal value is at least the dual value, so their
 difference, the duality gap, bounds how far either is from the optimum.
+
+``dequantization`` is the problem of the paper. It takes the ends of the cells as two arrays, as networks do,
+because there are arrays of both kinds: ``dequantization(cells.lo, cells.hi, K)``.
 """
 
 from __future__ import annotations
@@ -13,9 +16,11 @@ from functools import cached_property
 from typing import Any, Self
 
 from pdrn.convex.backend import (
+    AnyArray,
     Array,
+    Step,
     convert,
-    detached,
+    detach,
     epsilon,
     is_array,
     is_real,
@@ -25,6 +30,7 @@ from pdrn.convex.backend import (
     positive,
     require_finite,
     require_fits,
+    require_vectors,
     set_field,
     to_float64,
     to_numpy,
@@ -34,10 +40,10 @@ from pdrn.convex.operators import Operator
 from pdrn.errors import InputError
 
 ROUNDING_ULPS = 16
-"""A value of so many units of rounding of that at the start is as good as none."""
+"""A value of this many units of rounding of the value at the start counts as zero."""
 
 BISECTIONS = 50
-"""So often the part of a dual vector that has a value is halved: then it is known to double precision."""
+"""How often the interval of a dual vector's scale is halved: enough for double precision."""
 
 _TINY, _HUGE = 1e-200, 1e200
 
@@ -46,31 +52,29 @@ _TINY, _HUGE = 1e-200, 1e200
 class Certificate:
     """A primal value, a dual value below it, and the optimum between them; one of each per problem."""
 
-    primal: Array
-    dual: Array
-    rounding: Array
-    """The value that is as good as none, from that at the start and the type that is computed in.
-
-    It is 0 where G is no box, and the start tells nothing.
-    """
+    primal: AnyArray
+    dual: AnyArray
+    rounding: AnyArray
+    """The value that counts as zero in the type that is computed in; 0 where G is not a box."""
 
     @property
-    def gap(self) -> Array:
+    def gap(self) -> AnyArray:
         """How far, at most, the primal value is above the optimum."""
         return self.primal - self.dual
 
     @property
-    def relative_gap(self) -> Array:
-        """The gap in units of the primal value's magnitude."""
-        return self.gap / namespace(self.primal).clip(abs(self.primal), _TINY, _HUGE)
+    def relative_gap(self) -> AnyArray:
+        """The gap over the magnitude of the primal value."""
+        xp = namespace(self.primal)
+        return self.gap / xp.clip(xp.abs(self.primal), _TINY, _HUGE)
 
-    def meets(self, tolerance: float) -> Array:
-        """Whether the relative gap is at most this, or nothing but rounding is left of the value itself.
+    def meets(self, tolerance: float) -> AnyArray:
+        """Whether the relative gap is at most this, or the value itself is zero up to rounding.
 
         Where the optimum is zero, as for silence whose cells all touch zero, no gap is relatively small.
         """
-        is_none = (self.gap <= self.rounding) & (abs(self.primal) <= self.rounding)
-        return (self.relative_gap <= tolerance) | is_none
+        is_zero = (self.gap <= self.rounding) & (namespace(self.primal).abs(self.primal) <= self.rounding)
+        return (self.relative_gap <= tolerance) | is_zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,27 +84,27 @@ class Problem:
     Attributes
     ----------
     F
-        The functional of Kx; the arrays that it holds carry the batch in their leading axes.
+        The functional of Kx; the leading axes of the arrays that it holds are the batch.
     G
         The functional of x, likewise.
     K
         The operator, of shape ``(m, n)``.
     start
-        Where solving starts, shape ``(..., n)``. Its leading axes are the batch and its type, float32 or
-        float64, NumPy or torch, is the one that the solver computes in.
+        Where solving starts, shape ``(..., n)``. Its leading axes are the batch. The solver computes in its
+        type: float32 or float64, NumPy or torch.
     weight
-        The size of dual moves in units of primal moves: sigma / tau = weight**2 is a good ratio of steps. A
-        number or one per problem, shape ``(..., 1)``.
+        The size of dual moves over the size of primal moves: sigma / tau = weight**2 is a good ratio of
+        steps. A number or one per problem, shape ``(..., 1)``.
     coercivity
-        Where known, a c with ``max_i |x_i| <= c F(Kx)`` for every x. It bounds the solution, and so keeps the
+        Where known, a c with ``max_i |x_i| <= c F(Kx)`` for every x. It bounds the solution, which keeps the
         dual value finite where G leaves coordinates unbounded.
     """
 
     F: Functional
     G: Functional
     K: Operator = field(metadata={"shared": True})
-    start: Array
-    weight: Any = 1.0
+    start: AnyArray
+    weight: Step = 1.0
     coercivity: float | None = None
 
     def __post_init__(self) -> None:
@@ -111,12 +115,7 @@ class Problem:
                 raise InputError(f"{name} must be a Functional, got a {type(functional).__name__}")
         m, n = self.K.shape
         start = self.start
-        if not is_real(start):
-            raise InputError("the start must be an array of float32 or float64")
-        if start.ndim == 0 or start.shape[-1] != n:
-            raise InputError(
-                f"the operator takes vectors of length {n}, got a start of shape {tuple(start.shape)}"
-            )
+        require_vectors(start, "the start", n)
         if 0 in start.shape:
             raise InputError(f"the batch is empty: the start has shape {tuple(start.shape)}")
         require_finite(start, "the start")
@@ -124,9 +123,9 @@ class Problem:
         map_arrays(self.F, lambda array: require_fits(array, (*batch, m), start, "F"))
         map_arrays(self.G, lambda array: require_fits(array, (*batch, n), start, "G"))
         weight = positive(self.weight, "weight")
-        set_field(self, "weight", float(weight) if is_array(weight) and weight.ndim == 0 else weight)
-        if is_array(self.weight):
-            require_fits(self.weight, (*batch, 1), start, "weight")
+        if is_array(weight) and weight.ndim:
+            require_fits(weight, (*batch, 1), start, "weight")
+        set_field(self, "weight", weight if is_array(weight) and weight.ndim else float(weight))
         if self.coercivity is not None:
             set_field(self, "coercivity", positive(self.coercivity, "coercivity"))
 
@@ -146,8 +145,8 @@ class Problem:
     def certificate(self, x: Array, y: Array) -> Certificate:
         """Primal and dual value of x and y, computed in double precision whatever their type.
 
-        Both are first projected onto the domains of G and F*, which rounding may have left; y is then made
-        smaller where G* needs that, as for norms.
+        Both are first projected onto the domains of G and F*, which rounding may have left; y is then scaled
+        down where G* needs that, as for norms.
         """
         exact = self._exact
         x, y = exact.G.project(to_float64(x)), exact.F.project_dual(to_float64(y))
@@ -158,10 +157,9 @@ class Problem:
         return Certificate(primal, exact._best_dual_value(y), self._rounding)
 
     def _best_dual_value(self, y: Array) -> Array:
-        """Return the dual value of y, or of a part of it where G* has no value for -K'y as it is.
+        """Return the dual value of y, or of the longest ``a y``, 0 <= a < 1, where G*(-K'y) is infinite.
 
-        Zero is in the domain of G* wherever G is bounded below, and with y so is all between: the largest
-        part is looked for.
+        Zero is in the domain of G* wherever G is bounded below, and the domain is convex: bisection finds a.
         """
         value = self.dual_objective(y)
         xp = namespace(value)
@@ -184,11 +182,11 @@ class Problem:
     @cached_property
     def _rounding(self) -> Array:
         exact = self._exact
-        value = abs(exact.objective(exact.G.project(exact.start)))
+        value = exact.objective(exact.G.project(exact.start))
         xp = namespace(value)
         # A start in a box is of the size of the solution; any other may be anywhere.
-        is_a_measure = xp.isfinite(value) & isinstance(self.G, Box)
-        return xp.where(is_a_measure, ROUNDING_ULPS * epsilon(self.start) * value, 0.0)
+        is_measure = xp.isfinite(value) & isinstance(self.G, Box)
+        return xp.where(is_measure, ROUNDING_ULPS * epsilon(self.start) * xp.abs(value), 0.0)
 
     def flat(self) -> Self:
         """Return the same problems with the batch in one leading axis."""
@@ -208,16 +206,16 @@ class Problem:
         return map_arrays(self, lambda array: array[index] if array.ndim > 1 else array)
 
 
-def dequantization(lo: Array, hi: Array, K: Operator, weight: Array = 1.0) -> Problem:
+def dequantization(lo: Array, hi: Array, K: Operator, weight: Step = 1.0) -> Problem:
     """Find the signal in its cells with the sparsest coefficients: ``min |w Kx|_1``, ``lo <= x <= hi``.
 
-    This is problem (3.2) in the variable x + q. A quantized sample gives the cell [lo, hi], a clipped
-    one has an infinite bound, a missing one two.
+    This is problem (3.2) in the variable x + q. A quantized sample gives the cell [lo, hi]. A clipped sample
+    has one infinite bound, a missing sample two.
 
     Parameters
     ----------
     lo, hi
-        The cells, arrays of floats of one shape ``(..., n)``.
+        The ends of the cells, arrays of floats of one shape ``(..., n)``.
     K
         The dictionary's analysis operator, for example ``DCT(n)`` or a ``GaborFrame``.
     weight
@@ -241,11 +239,11 @@ def dequantization(lo: Array, hi: Array, K: Operator, weight: Array = 1.0) -> Pr
     F = L1(convert(weight, lo) if is_array(weight) else weight)
     # |x|_inf <= |x|_2 <= |Kx|_2 / c <= |Kx|_1 / c <= |w Kx|_1 / (c min w)
     bound = K.injectivity * float(to_numpy(F.weight).min())
-    return Problem(F, G, K, G.centre, _move_ratio(G), 1 / bound if bound > 0 else None)
+    return Problem(F, G, K, G.centre, _weight(G), 1 / bound if bound > 0 else None)
 
 
 def cells(lo: Array, hi: Array) -> Box:
-    """Return the box of some cells: two arrays of one type and shape, of which no vector is empty."""
+    """Return the box of cells with these ends."""
     check_bounds(lo, hi)
     return Box(lo, hi)
 
@@ -260,14 +258,14 @@ def check_bounds(lo: Array, hi: Array) -> None:
         raise InputError(f"there are no cells: the bounds have shape {tuple(lo.shape)}")
 
 
-def _move_ratio(G: Box) -> Array:
+def _weight(G: Box) -> Step:
     """Return one over the typical primal move of each problem, as a power of two; dual moves are of size 1.
 
-    A move is the mean radius of the cells, where that of an unbounded one is the level of the signal. Where
-    that is zero, cells being points, it is that level itself, or 1 in silence.
+    A move is the mean radius of the cells, where an unbounded cell counts as wide as the RMS level of the
+    signal. Where all cells are points it is that level, or 1 in silence.
     """
-    centre, radius = detached(G.centre), detached(G.radius)
-    xp = namespace(centre)
+    centre = detach(G.centre)
+    xp, radius = namespace(centre), detach(G.radius)
     level = norm(centre) / centre.shape[-1] ** 0.5
     mean_radius = xp.where(xp.isfinite(radius), radius, level).mean(-1)[..., None]
     move = xp.where(mean_radius > 0, mean_radius, xp.where(level > 0, level, xp.ones_like(level)))

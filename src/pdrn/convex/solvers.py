@@ -1,11 +1,8 @@
-"""Solvers for min F(Kx) + G(x): Chambolle-Pock (1.2), its restarted Halpern variant, and ``solve``.
+"""Solvers for min F(Kx) + G(x) (1.1): Chambolle-Pock, restarted Halpern, and ``solve``, which runs them.
 
-    y   <- prox_{sigma F*}(y + sigma K x_bar)
-    x'  <- prox_{tau G}(x - tau K'y)
-    x_bar <- x' + theta (x' - x)
-
-Chambolle-Pock converges for theta = 1 and sigma tau |K|^2 <= 1. ``solve`` runs an algorithm on a batch of
-problems, certifies the result, and stops each problem on its own.
+An algorithm is ``init`` and ``step`` on a flat batch of problems; its state is an explicit value. ``solve``
+runs it block by block, certifies the result, and stops each problem on its own. ``reweighted`` solves a
+sequence of problems, each weighted by the solution of the one before.
 """
 
 from __future__ import annotations
@@ -23,7 +20,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from pdrn.convex.backend import (
+    AnyArray,
     Array,
+    NumpyArray,
     Step,
     all_true,
     copy,
@@ -50,7 +49,7 @@ ROUNDING = 1e-9
 """By how much sigma tau |K|^2 may exceed 1 without a warning."""
 
 MOST_NUDGES = 8
-"""Rounding leaves sigma tau |K|^2 a few units above 1 at most; a weight that overflowed is beyond help."""
+"""How often tau is reduced by a unit of rounding so that sigma tau |K|^2 <= 1; it takes a few at most."""
 
 
 def step_sizes(K: Operator, ratio: Step = 1.0) -> tuple[Step, Step]:
@@ -78,15 +77,7 @@ def steps_of_weight(K: Operator, weight: Step) -> tuple[Step, Step]:
 
 @dataclass(frozen=True, eq=False)
 class ChambollePockState:
-    """The iterates of a flat batch.
-
-    The dual variable is kept as ``u = y / sigma``. That makes one multiplication of (1.2) vanish,
-
-        u <- v - prox_{F / sigma}(v)   with   v = u + K x_bar,
-        x <- prox_{tau G}(x - sigma tau K'u),
-
-    and with sigma tau = 1, the longest steps for an isometry, the other one too.
-    """
+    """The iterates of a flat batch, with ``u = y / sigma`` in place of y."""
 
     x: Array
     x_bar: Array
@@ -102,10 +93,25 @@ class ChambollePockState:
 
 @dataclass(frozen=True)
 class ChambollePock:
-    """Algorithm (1.2) with fixed steps sigma and tau and extrapolation theta.
+    """The algorithm of Chambolle and Pock (2011), (1.2), with fixed steps sigma and tau.
 
-    A step that is not given is derived from the operator's norm, and, with neither given, their ratio from
-    the problem's weight. Steps with ``sigma tau |K|^2 > 1`` are used as they are, with a warning.
+        y'    = prox_{sigma F*}(y + sigma K x_bar)
+        x'    = prox_{tau G}(x - tau K'y')
+        x_bar = x' + theta (x' - x)
+
+    It converges for theta = 1 and ``sigma tau |K|^2 <= 1``. With ``u = y / sigma`` one multiplication
+    vanishes, and with sigma tau = 1, the longest steps for an isometry, the other one too:
+
+        u'    = v - prox_{F / sigma}(v)   with   v = u + K x_bar
+        x'    = prox_{tau G}(x - sigma tau K'u')
+
+    Parameters
+    ----------
+    sigma, tau
+        The steps. Default: the longest that the norm of K allows; if both are missing, in the ratio
+        ``problem.weight**2``. Steps with ``sigma tau |K|^2 > 1`` are used as they are, with a warning.
+    theta
+        The extrapolation, in [0, 1].
     """
 
     sigma: float | None = None
@@ -156,6 +162,8 @@ class ChambollePock:
         return ChambollePockState(x, plus(times(x - state.x, theta), x), u, sigma, tau)
 
 
+# When to restart, after PDLP (Applegate et al. 2021).
+
 SUFFICIENT_DECAY = 0.2
 """Restart when the residual has fallen to this share of the first one since the last restart."""
 
@@ -166,17 +174,17 @@ LONGEST_RUN = 0.36
 """Restart when a run has taken this share of all iterations so far."""
 
 WEIGHT_MEMORY = 0.5
-"""How much of log(weight) survives a restart."""
+"""The share of log(weight) that survives a restart."""
 
 LARGEST_CHANGE = 100.0
-"""How far a new ratio may be from the weight, as a factor, to be believed."""
+"""The largest factor between the weight and the ratio that it moves towards."""
 
 
 @dataclass(frozen=True, eq=False)
 class HalpernState:
-    """The iterates of a flat batch; columns of shape ``(batch, 1)`` belong to each problem alone.
+    """The iterates of a flat batch; ``weight``, ``age`` and residuals are columns, one number per problem.
 
-    ``x`` and ``y`` are the result of the latest step T; ``z_x`` and ``z_y`` are where the next one starts.
+    ``x`` and ``y`` are T(z) of the latest iteration; ``z_x`` and ``z_y`` are the z of the next.
     """
 
     x: Array
@@ -196,9 +204,19 @@ class HalpernState:
 
 @dataclass(frozen=True)
 class RestartedHalpern:
-    """Reflected Halpern iteration with restarts, tested every ``period`` iterations.
+    """The reflected Halpern iteration of Chambolle-Pock with restarts (Lu and Yang 2024).
 
-    The first ratio of the steps is the problem's weight; later ones are found on the way.
+        z'  = (k + 1) / (k + 2) (2 T(z) - z) + 1 / (k + 2) z_0
+
+    with k iterations since the restart at the anchor z_0, and T(z) one step of Chambolle-Pock, primal first:
+
+        x'  = prox_{tau G}(x - tau K'y)
+        y'  = prox_{sigma F*}(y + sigma K(2 x' - x))
+
+    Each problem restarts on its own, from T(z), when ``|z - T(z)|`` calls for it; every ``period`` iterations
+    that is tested. The first ratio of the steps is that of the problem's weight. At each restart it moves
+    towards the ratio of the distances that y and x have covered. This reaches tight gaps much sooner than
+    fixed steps do.
     """
 
     period: int = 10
@@ -215,7 +233,7 @@ class RestartedHalpern:
         return HalpernState(x, y, copy(x), copy(y), x, y, weight, column, unknown, unknown, 0)
 
     def step(self, problem: Problem, state: HalpernState) -> HalpernState:
-        """Do one iteration."""
+        """Do one iteration; ``ahead`` is the reflection 2 T(z) - z."""
         F, G, K = problem.F, problem.G, problem.K
         sigma, tau = steps_of_weight(K, state.weight)
         z_x, z_y = state.z_x, state.z_y
@@ -237,7 +255,7 @@ class RestartedHalpern:
 
 
 def _restart_where_due(before: HalpernState, after: HalpernState) -> HalpernState:
-    """Restart the problems whose residual |z - T(z)| calls for it."""
+    """Restart the problems whose residual ``|z - T(z)|`` calls for it."""
     xp = namespace(after.x)
     weight = after.weight
     root = xp.sqrt(weight)
@@ -263,19 +281,15 @@ def _restart_where_due(before: HalpernState, after: HalpernState) -> HalpernStat
 
 
 def _length(x: Array) -> Array:
-    """Return the Euclidean norm, of vectors too whose squares are too small or too large for their type."""
+    """Return the Euclidean norm, also of vectors whose squares underflow or overflow."""
     xp = namespace(x)
-    largest = xp.amax(abs(x), -1)[..., None]
+    largest = xp.amax(xp.abs(x), -1)[..., None]
     unit = xp.where(largest > 0, largest, xp.ones_like(largest))
     return unit * norm(x / unit)
 
 
 def _balanced(state: HalpernState) -> Array:
-    """Move the weight towards the ratio of the dual to the primal distance covered since the restart.
-
-    Where one of them stood still the ratio is zero or infinite: a restart changes the weight by a bounded
-    factor.
-    """
+    """Move the weight, by a bounded factor, towards the ratio of dual to primal distance covered."""
     xp = namespace(state.x)
     primal, dual = _length(state.x - state.anchor_x), _length(state.y - state.anchor_y)
     one = xp.ones_like(primal)
@@ -285,30 +299,33 @@ def _balanced(state: HalpernState) -> Array:
 
 
 BLOCK_BYTES = 2**20
-"""Batches are solved in blocks whose variables take this much memory each, so that they stay in cache."""
+"""The memory per variable of a block: batches are solved in blocks that stay in cache."""
 
 MOST_ITERATIONS = 100_000
-"""Where solving stops if a tolerance is asked for and no number of iterations."""
+"""The number of iterations at most, if only a tolerance is given."""
 
 
 class Algorithm(Protocol):
-    """Init and step on a flat batch, with an explicit state that shows iterates ``x`` and ``y``."""
+    """What ``solve`` runs: init and step on a flat batch.
+
+    A state is a dataclass with the iterates ``x`` and ``y``; the first axis of its arrays is the batch.
+    """
 
     def init(self, problem: Problem, x: Array, y: Array) -> Any:
         """Return the state before the first iteration."""
 
     def step(self, problem: Problem, state: Any) -> Any:
-        """Return the state after one more iteration."""
+        """Return the state after one more iteration, and leave the old one as it is."""
 
 
 @dataclass(frozen=True, eq=False)
 class Check:
-    """What a callback sees: some problems of the flat batch, after some iterations."""
+    """Argument of a callback: rows of the flat batch after some iterations."""
 
     iteration: int
-    rows: np.ndarray[Any, Any]
-    x: Array
-    y: Array
+    rows: NumpyArray
+    x: AnyArray
+    y: AnyArray
     certificate: Certificate
 
 
@@ -316,27 +333,27 @@ class Check:
 class History:
     """Certificates at the checks; a problem that has stopped keeps its last one."""
 
-    iterations: np.ndarray[Any, Any]
+    iterations: NumpyArray
     """Shape ``(checks,)``."""
-    primal: np.ndarray[Any, Any]
+    primal: NumpyArray
     """Shape ``(checks, *batch)``."""
-    dual: np.ndarray[Any, Any]
+    dual: NumpyArray
     """Shape ``(checks, *batch)``."""
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Primal and dual solutions of a batch of problems, and how far each went."""
+    """Primal and dual solutions of a batch of problems."""
 
     problem: Problem
-    x: Array
+    x: AnyArray
     """Shape ``(*batch, n)``."""
-    y: Array
+    y: AnyArray
     """Shape ``(*batch, m)``."""
-    iterations: np.ndarray[Any, Any]
+    iterations: NumpyArray
     """Iterations done, per problem."""
-    converged: np.ndarray[Any, Any]
-    """Whether the tolerance was met, per problem; false where none was asked for."""
+    converged: NumpyArray
+    """Whether the tolerance was met, per problem; false without a tolerance."""
     history: History | None = None
 
     @cached_property
@@ -364,18 +381,18 @@ def solve(
     problem
         The problems.
     algorithm
-        ``ChambollePock()`` unless given; ``RestartedHalpern()`` reaches tight gaps much sooner.
+        Default: ``ChambollePock()``. ``RestartedHalpern()`` reaches tight gaps much sooner.
     iterations
-        How many iterations to do, or to do at most if there is a tolerance.
+        The number of iterations; with a tolerance, the largest number.
     tolerance
-        A problem stops once its relative duality gap is at most this. What it returns then, and at the last
-        iteration, is the best primal and the best dual iterate of all checks.
+        A problem stops once its relative duality gap is at most this. Its solution is the best primal and the
+        best dual iterate of all checks.
     check_every
-        How many iterations apart gaps are computed, for the tolerance, the callback and the history.
+        The number of iterations between checks, which tolerance, callback and history need.
     x0, y0
-        Where to start instead of ``problem.start`` and zero, for example at an earlier solution.
+        The start, for example an earlier solution. Default: ``problem.start`` and zero.
     callback
-        Called at every check of a block of the batch.
+        Called at every check of every block of the batch.
     keep_history
         Whether to record the certificates of all checks.
 
@@ -437,15 +454,15 @@ class _Plan:
 
 @dataclass(eq=False)
 class _Result:
-    """What is known of the whole flat batch; each block fills in its rows."""
+    """The results of the whole flat batch; each block fills in its rows."""
 
     x: Array
     y: Array
-    iterations: np.ndarray[Any, Any]
-    converged: np.ndarray[Any, Any]
-    primal: np.ndarray[Any, Any]
-    dual: np.ndarray[Any, Any]
-    checks: list[tuple[int, np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]]
+    iterations: NumpyArray
+    converged: NumpyArray
+    primal: NumpyArray
+    dual: NumpyArray
+    checks: list[tuple[int, NumpyArray, NumpyArray, NumpyArray]]
     """Iteration, rows, primal and dual values of every check, if a history is kept."""
 
     @staticmethod
@@ -486,7 +503,7 @@ class _Result:
 
 
 def _solve_block(
-    problem: Problem, x: Array, y: Array, result: _Result, rows: np.ndarray[Any, Any], plan: _Plan
+    problem: Problem, x: Array, y: Array, result: _Result, rows: NumpyArray, plan: _Plan
 ) -> None:
     """Solve some rows of the batch and write their results."""
     state = plan.algorithm.init(problem, x, y)
@@ -510,9 +527,9 @@ def _solve_block(
 
 
 def _check(
-    problem: Problem, state: Any, iteration: int, result: _Result, rows: np.ndarray[Any, Any], plan: _Plan
-) -> np.ndarray[Any, Any]:
-    """Certify some problems, keep their results, and tell which of them go on."""
+    problem: Problem, state: Any, iteration: int, result: _Result, rows: NumpyArray, plan: _Plan
+) -> NumpyArray:
+    """Certify some problems, keep their results, and return which of them go on."""
     certificate = problem.certificate(state.x, state.y)
     primal, dual = to_numpy(certificate.primal), to_numpy(certificate.dual)
     if plan.callback is not None:
@@ -529,20 +546,20 @@ def _check(
     if plan.tolerance is None:
         return np.ones(len(rows), bool)
     best = Certificate(result.primal[rows], result.dual[rows], to_numpy(certificate.rounding))
-    met: np.ndarray[Any, Any] = best.meets(plan.tolerance)
+    met: NumpyArray = best.meets(plan.tolerance)
     result.converged[rows] = met
     return ~met
 
 
 def _blocks(x: Array, longest: int) -> list[slice]:
-    """Cut a flat batch into blocks that fit the cache; torch takes the batch whole."""
+    """Cut a flat batch into blocks that fit into the cache; torch takes the whole batch."""
     count = x.shape[0]
     size = count if is_tensor(x) else max(1, BLOCK_BYTES // (longest * x.itemsize))
     return [slice(first, min(first + size, count)) for first in range(0, count, size)]
 
 
 def _flat_start(value: Array, name: str, problem: Problem, length: int) -> Array:
-    """Check a given start and flatten its batch."""
+    """Check a user's start and flatten its batch."""
     shape = (*problem.batch_shape, length)
     if not is_array(value) or tuple(value.shape) != shape:
         raise InputError(f"{name} must be an array of shape {shape}, got {getattr(value, 'shape', value)}")
@@ -563,25 +580,28 @@ def reweighted(
     rounds: int = 4,
     iterations: int = 60,
 ) -> Solution:
-    """Find a signal in its cells with few large coefficients, by some dequantization problems in a row.
+    """Find a signal in its cells with few large coefficients: reweighted l1 (Candes, Wakin and Boyd 2008).
 
-    The first has the weights 1, every other ``faint / (faint + |Kx|)`` for the x before it: what is large
-    costs little, what is faint is pressed to zero. Where cells are half-open or unbounded, as for clipping
-    and gaps, this fills in far more of what is missing than one problem does.
+    A sequence of dequantization problems. The first has weights 1, every other ``faint / (faint + |Kx|)``
+    with the solution x of the one before: large coefficients cost little, faint ones are pressed to zero.
+    Where cells are half-open or unbounded, as for clipping and gaps, this recovers far more than one problem.
 
     Parameters
     ----------
     lo, hi, K
         As in ``dequantization``.
     faint
-        A coefficient of this magnitude is between the two; a few times what the noise in the signal has.
+        The magnitude of a coefficient that gets weight 1/2: a few times the noise in the signal.
     group
-        So many consecutive coefficients share a magnitude: 2 for the cosines and sines of a ``GaborFrame``.
+        The number of consecutive coefficients that share a magnitude: 2 for the cosines and sines of a
+        ``GaborFrame``.
     move
-        How far samples that are not known are from the centres of their cells; without it the cells tell, by
-        their mean width, which is little where most of them are points.
-    rounds, iterations
-        How many problems are solved, by so many iterations of Chambolle-Pock each.
+        The typical distance of the unknown samples from the centres of their cells, which sets the steps.
+        Default: the mean radius of the cells, which is too short where most of them are points.
+    rounds
+        The number of problems.
+    iterations
+        The iterations of Chambolle-Pock for each problem.
 
     Returns
     -------
@@ -593,18 +613,18 @@ def reweighted(
     if group < 1 or K.shape[0] % group:
         raise InputError(f"{K.shape[0]} coefficients do not divide into groups of {group}")
     positive(faint, "faint")
-    solution = None
+    x0 = None
     for _ in range(rounds):
-        weight = 1.0 if solution is None else faint / (faint + _magnitude(K.apply(solution.x), group))
+        weight = 1.0 if x0 is None else faint / (faint + _magnitude(K.apply(x0), group))
         problem = dequantization(lo, hi, K, weight)
         if move is not None:
             problem = replace(problem, weight=1 / positive(move, "move"))
-        solution = solve(problem, iterations=iterations, x0=None if solution is None else solution.x)
-    assert solution is not None  # there is at least one round
+        solution = solve(problem, iterations=iterations, x0=x0)
+        x0 = solution.x
     return solution
 
 
 def _magnitude(y: Array, group: int) -> Array:
-    """Return the magnitude of every coefficient's group."""
+    """Return for every coefficient the magnitude of its group."""
     groups = y.reshape(*y.shape[:-1], -1, group)
     return namespace(y).broadcast_to(norm(groups), groups.shape).reshape(y.shape)

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pdrn.convex.backend import Array, namespace, set_field, zeros
+from pdrn.convex.backend import AnyArray as Array
+from pdrn.convex.backend import namespace, set_field, zeros
 from pdrn.convex.operators import analyse, norm_on_long_signals, synthesise
 from pdrn.errors import InputError
 

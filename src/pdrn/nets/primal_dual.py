@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args, get_ori
 import numpy as np
 
 from pdrn.convex import L1, Box, Functional
+from pdrn.convex.backend import AnyArray as Array
 from pdrn.convex.backend import (
-    Array,
     Step,
     convert,
     is_array,

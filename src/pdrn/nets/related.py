@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from pdrn.convex import Box
-from pdrn.convex.backend import Array, namespace, zeros
+from pdrn.convex.backend import AnyArray as Array
+from pdrn.convex.backend import namespace, zeros
 from pdrn.convex.functionals import clip
 from pdrn.convex.operators import analyse
 from pdrn.errors import InputError
@@ -222,8 +223,8 @@ class DeepPrimalDual(CellArchitecture):
         u, lower, upper = map.lay_out(guess), map.lay_out(inputs.lo), map.lay_out(inputs.hi)
         K, sigma, tau = weights["K"], weights["sigma"][0], weights["tau"][0]
         pull = tau * weights["pull"][0] ** 2
-        x, y = clip(u, lower, upper), 0.0
-        x_bar = x
+        y: Array = 0.0
+        x = x_bar = clip(u, lower, upper)
         for _ in range(self.depth):
             y = clip(sigma * map.analyse(x_bar, K) + y, -1.0, 1.0)
             before = x

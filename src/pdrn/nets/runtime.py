@@ -14,7 +14,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from pdrn.convex import L1, Box, Functional
-from pdrn.convex.backend import Array, require_finite, set_field
+from pdrn.convex.backend import AnyArray as Array
+from pdrn.convex.backend import require_finite, set_field
 from pdrn.errors import InputError
 from pdrn.nets.maps import ConvolutionalMap, set_size
 from pdrn.nets.primal_dual import (

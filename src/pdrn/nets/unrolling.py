@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pdrn.convex import ChambollePock, Dense, Operator, Problem
+from pdrn.convex.backend import AnyArray as Array
 from pdrn.convex.backend import (
-    Array,
     Step,
     convert,
-    is_array,
     is_real,
+    is_tensor,
     map_arrays,
     set_field,
     times,
@@ -335,4 +335,4 @@ def _arrays_of(K: Operator) -> list[Array]:
 
 
 def _exp(x: Any) -> Any:
-    return x.exp() if is_array(x) else np.exp(x)
+    return x.exp() if is_tensor(x) else np.exp(x)
