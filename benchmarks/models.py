@@ -76,7 +76,7 @@ def _row(model: str, recordings: list[FloatArray], rate: int, bits: int, hearing
     estimates = {"quantized": [each.centre for each in cells]}
     estimates["plain"] = [plain.tuned(each, rate, bits) for each in cells]
     speeds = {}
-    for name, restorer in {"cp": Restorer(method="cp"), "network": Restorer(model)}.items():
+    for name, restorer in {"cp": Restorer(method="cp"), "network": Restorer(model, method="network")}.items():
         began = time.perf_counter()
         estimates[name] = [restorer.restore_cells(each, rate, quantizer.step) for each in cells]
         speeds[name] = seconds_of_sound / (time.perf_counter() - began)

@@ -31,7 +31,7 @@ def main() -> None:
     quantized = quantizer.quantize(samples[: SECONDS * rate])
     cells = quantizer.cells(quantizer.encode(quantized))[None]
     starts = range(0, len(quantized), CHUNK)
-    restorer = Restorer.from_pretrained(MODEL)
+    restorer = Restorer.from_pretrained(MODEL, method="network")
     method = NetworkMethod(read_model(MODEL).network, quantizer.step)
 
     def in_chunks() -> np.ndarray:

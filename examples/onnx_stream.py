@@ -50,7 +50,7 @@ def main(name: str = "speech-small") -> float:
         pieces.append(restored[0] * STEP)
     streamed = np.concatenate(pieces)[after : after + len(samples)]  # the first ones are of the silence
 
-    stream = Restorer.from_pretrained(name, shifts=1).stream(sample_rate_hz, bits=BITS)
+    stream = Restorer.from_pretrained(name, method="network", shifts=1).stream(sample_rate_hz, bits=BITS)
     expected = np.concatenate([stream.feed(quantized), stream.flush()])
     difference = float(np.abs(streamed - expected).max())
     print(f"{name}: {hop} samples at a time, {hop + after - 1} late, differs by at most {difference:.1e}")

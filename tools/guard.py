@@ -369,7 +369,7 @@ def restore(guard: Guard) -> None:
     jobs = {name: [file] for name, file in inputs.items()} | {
         "5 bits cp": ["5.wav", "--method", "cp"],
         "5 bits network": ["5.wav", "--method", "network"],
-        "5 bits speech-small": ["5.wav", "--model", "speech-small"],
+        "5 bits speech-small": ["5.wav", "--model", "speech-small", "--method", "network"],
         "5 bits mix": ["5.wav", "--mix", "0.5"],
         "mulaw": ["mulaw.wav", "--law", "mulaw"],
         "alaw": ["alaw.wav", "--law", "alaw"],
@@ -383,8 +383,13 @@ def restore(guard: Guard) -> None:
     for name, arguments in jobs.items():
         guard.job(f"restore {name}", guard.restored, *arguments)
     guard.job("restore pipe", guard.piped, "5.wav")
-    for options in ([], ["--model", "speech-small"], ["--method", "cp"]):
-        guard.job(" ".join(["stream", *options]), guard.streamed, five, *options)
+    streams = {
+        "stream": [],
+        "stream --model speech-small": ["--model", "speech-small", "--method", "network"],
+        "stream --method cp": ["--method", "cp"],
+    }
+    for name, options in streams.items():
+        guard.job(name, guard.streamed, five, *options)
 
 
 def make_corpus(guard: Guard) -> None:
@@ -400,7 +405,7 @@ def study(guard: Guard, trainings: list[Training]) -> None:
     methods = "qu,cp:10,overlapped,speech-small"
     guard.job("evaluate", guard.said, "evaluate", "--corpus", "corpus", "--methods", methods)
     trained = str(trainings[-1].file("convolutional-whole", "best.safetensors"))
-    guard.job("restore trained", guard.restored, "5.wav", "--model", trained)
+    guard.job("restore trained", guard.restored, "5.wav", "--model", trained, "--method", "network")
     for training in trainings:
         guard.job(f"resume {training.name}", training.killed_and_resumed)
 

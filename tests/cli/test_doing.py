@@ -12,7 +12,7 @@ from pdrn.cli.batch import Job, Settings, restore_one
 from pdrn.errors import AudioError
 from pdrn.restoration.restorer import Restorer
 
-SETTINGS = Settings(Restorer(iterations=1), QuantizerOptions(bits=5))
+SETTINGS = Settings(Restorer(method="cp", iterations=1), QuantizerOptions(bits=5))
 
 
 @pytest.fixture

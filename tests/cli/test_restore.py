@@ -91,9 +91,10 @@ def test_a_name_for_outputs_is_of_no_use_beside_the_name_of_one(folder):
     [
         ([], "both", "speech-large"),
         (["--method", "network"], "network", "speech-large"),
-        (["--model", "speech-small"], "network", "speech-small"),
+        (["--model", "speech-small"], "both", "speech-small"),
+        (["--model", "speech-small", "--method", "network"], "network", "speech-small"),
         (["--method", "cp"], "cp", None),
-        (["--iterations", 2], "cp", None),
+        (["--iterations", 2], "both", "speech-large"),
     ],
 )
 def test_it_says_what_method_and_model_it_used(folder, tiny_models, options, method, model):
@@ -440,7 +441,7 @@ def test_jobs_end_with_the_process_that_started_them(batch):
 
 
 def test_a_job_that_is_killed_is_named_and_the_others_go_on(batch):
-    with started(*batch, "--iterations", 1) as process:
+    with started(*batch, "--method", "cp", "--iterations", 1) as process:
         wait_until(lambda: working(process))
         os.kill(working(process)[0].pid, signal.SIGKILL)
         _, error = process.communicate(timeout=60)
@@ -499,7 +500,7 @@ def test_a_folder_that_vanishes_is_named(long_folder):
 
 
 def test_two_runs_at_once_lose_nothing(long_folder):
-    arguments = ("restore", "long.wav", "-o", "b.wav", "--bits", 5, "--iterations", 1)
+    arguments = ("restore", "long.wav", "-o", "b.wav", "--bits", 5, "--method", "cp", "--iterations", 1)
     with started(*arguments) as one, started(*arguments) as other:
         codes = sorted((one.wait(60), other.wait(60)))
     assert codes == [0, 1]

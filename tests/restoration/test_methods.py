@@ -178,7 +178,7 @@ def model(tmp_path_factory):
 def test_blocks_make_what_the_network_makes_of_the_whole(model):
     cells = QUANTIZER.cells(QUANTIZER.encode(QUANTIZED))
     whole = NETWORK(cells.lo / QUANTIZER.step, cells.hi / QUANTIZER.step) * QUANTIZER.step
-    restored = Restorer(model, shifts=1).restore(QUANTIZED, RATE, bits=5)
+    restored = Restorer(model, method="network", shifts=1).restore(QUANTIZED, RATE, bits=5)
     np.testing.assert_allclose(restored, cells.project(whole), atol=1e-6)
     assert np.abs(restored - QUANTIZED).max() > 0.1 * QUANTIZER.step
     assert cells.violation(restored) == 0
@@ -204,14 +204,16 @@ def test_a_stream_does_not_depend_on_its_chunks(either, lengths, length):
     samples = QUANTIZED[:length]
 
     def streamed(lengths):
-        stream, pieces, start = Restorer(either).stream(RATE, bits=5), [], 0
+        stream, pieces, start = Restorer(either, method="network").stream(RATE, bits=5), [], 0
         for size in lengths:
             pieces.append(stream.feed(samples[start : start + size]))
             start += size
         return np.concatenate([*pieces, stream.feed(samples[start:]), stream.flush()])
 
     np.testing.assert_array_equal(streamed(lengths), streamed([]))
-    np.testing.assert_allclose(streamed([]), Restorer(either).restore(samples, RATE, bits=5), atol=1e-6)
+    np.testing.assert_allclose(
+        streamed([]), Restorer(either, method="network").restore(samples, RATE, bits=5), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("shifts", [2, 3, 8])
@@ -222,7 +224,7 @@ def test_shifts_are_the_mean_of_what_the_network_makes_on_each_grid(model, shift
     for shift in (8 * part // shifts for part in range(shifts)):
         early = (0, 0) if shift == 0 else (8 - shift, 0)
         grids.append(NETWORK(np.pad(lower, early), np.pad(upper, early))[early[0] :] * QUANTIZER.step)
-    restored = Restorer(model, shifts=shifts).restore(QUANTIZED, RATE, bits=5)
+    restored = Restorer(model, method="network", shifts=shifts).restore(QUANTIZED, RATE, bits=5)
     np.testing.assert_allclose(restored, cells.project(np.mean(grids, axis=0)), atol=1e-6)
     assert np.abs(grids[0] - grids[1]).max() > 1e-3
 
@@ -247,7 +249,7 @@ def test_a_causal_network_looks_back_and_comes_out_hop_by_hop():
 def causal_stream(tmp_path):
     path = tmp_path / "net.safetensors"
     save(path, CAUSAL, Provenance(unit="cell", sample_rate_hz=RATE))
-    return Restorer(str(path)).stream(RATE, bits=5)
+    return Restorer(str(path), method="network").stream(RATE, bits=5)
 
 
 @pytest.fixture
@@ -284,7 +286,7 @@ def test_a_stream_that_was_interrupted_goes_on_to_the_same_samples(causal_stream
 
 def test_open_ended_cells_are_kept(model):
     samples = MidRise(5).quantize(1.5 * np.sin(np.arange(3000) / 11))
-    stream = Restorer(model).stream(RATE, bits=5)
+    stream = Restorer(model, method="network").stream(RATE, bits=5)
     restored = np.concatenate([stream.feed(samples), stream.flush()])
     assert np.isfinite(restored).all()
     known = np.abs(samples) < 31 / 32
@@ -314,7 +316,7 @@ def test_sound_that_it_is_not_for_is_refused(model):
     with pytest.raises(ValueError, match=r"net\.safetensors"):
         Restorer(model).stream(RATE, law="mulaw")
     with pytest.raises(ValueError, match="iterations"):
-        Restorer(model, iterations=5)
+        Restorer(model, iterations=5, method="network")
 
 
 def test_networks_that_are_not_for_sound_at_large_are_refused(tmp_path):

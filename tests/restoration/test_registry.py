@@ -68,7 +68,7 @@ def test_auto_takes_the_largest_network_where_one_fits(tiny_models):
     assert used(Restorer()) == "speech-large"
     assert used(Restorer(method="network")) == "speech-large"
     assert used(Restorer(method="cp")) is None
-    assert used(Restorer(iterations=3)) is None
+    assert used(Restorer(iterations=3)) == "speech-large"
     assert used(Restorer(), rate=8000) is None
     assert used(Restorer(), step=None) is None
     assert used(Restorer(), step=FINEST_STEP) == "speech-large"
@@ -120,7 +120,7 @@ def test_the_function_takes_a_method(tiny_models):
 
 @pytest.mark.parametrize("name", ["speech-large", "speech-small"])
 def test_streams_and_arrays_agree_whatever_is_chosen(tiny_models, name):
-    for restorer in (Restorer(), Restorer.from_pretrained(name)):
+    for restorer in (Restorer(), Restorer.from_pretrained(name), Restorer(name, method="network")):
         stream = restorer.stream(RATE, bits=5)
         pieces = [stream.feed(chunk) for chunk in np.array_split(QUANTIZED, 99)] + [stream.flush()]
         np.testing.assert_allclose(
@@ -158,9 +158,22 @@ def test_what_is_shipped_is_whole_and_says_where_it_comes_from(name):
 def test_auto_is_the_mean_of_a_network_and_chambolle_pock(tiny_models):
     network, solver = (Restorer(method=name).restore(QUANTIZED, RATE, bits=5) for name in ("network", "cp"))
     mean = NETWORK_SHARE * network + (1 - NETWORK_SHARE) * solver
-    for restorer in (Restorer(), Restorer(method="both"), Restorer("speech-large", method="both")):
+    named = Restorer.from_pretrained("speech-large")
+    np.testing.assert_array_equal(
+        named.restore(QUANTIZED, RATE, bits=5), Restorer().restore(QUANTIZED, RATE, bits=5)
+    )
+    for restorer in (Restorer(), Restorer(method="both"), named, Restorer("speech-large", method="both")):
         assert restorer.method_for(RATE, 1 / 16).name == "both"
         assert np.allclose(restorer.restore(QUANTIZED, RATE, bits=5), mean, atol=1e-6)
+
+
+def test_iterations_are_those_of_chambolle_pock_in_the_mean(tiny_models):
+    network = Restorer(method="network").restore(QUANTIZED, RATE, bits=5)
+    solver = Restorer(method="cp", iterations=3).restore(QUANTIZED, RATE, bits=5)
+    mean = NETWORK_SHARE * network + (1 - NETWORK_SHARE) * solver
+    for method in ("auto", "both"):
+        restored = Restorer(method=method, iterations=3).restore(QUANTIZED, RATE, bits=5)
+        np.testing.assert_allclose(restored, mean, atol=1e-6)
 
 
 @pytest.mark.parametrize("chunk", [1, 97, 3000])

@@ -82,7 +82,9 @@ def test_threads_change_nothing():
 
 
 def test_more_iterations_go_further():
-    few, many = (Restorer(iterations=count).restore(QUANTIZED, RATE, bits=4) for count in (1, 50))
+    few, many = (
+        Restorer(method="cp", iterations=count).restore(QUANTIZED, RATE, bits=4) for count in (1, 50)
+    )
     assert np.abs(few - QUANTIZED).mean() < np.abs(many - QUANTIZED).mean()
 
 
@@ -299,7 +301,7 @@ import re, sys
 from pdrn.restoration import restorer as recording
 from pdrn.restoration.restorer import Restorer
 recording.DETECTION_SAMPLES = 1 << 16
-Restorer(iterations=1).restore_file(sys.argv[1], sys.argv[2], bits=5)
+Restorer(method='cp', iterations=1).restore_file(sys.argv[1], sys.argv[2], bits=5)
 print(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1])
 """
 

@@ -51,13 +51,15 @@ def test_a_sound_as_it_is(server):
 def test_a_network_restores_and_shows_its_layers(server, network):
     assert server.post("restore", wav(tone()), quantize_bits=5, method="tiny").status_code == 200
     message, parts = framed(server.post("explore", wav(tone()), quantize_bits=5, method="tiny").content)
-    restored = pdrn.Restorer(str(network)).restore(quantized_to(5, tone()), RATE, bits=5)
+    restored = pdrn.Restorer(str(network), method="network").restore(quantized_to(5, tone()), RATE, bits=5)
     np.testing.assert_allclose(floats(parts["restored"]), restored, atol=1e-7)
     cells = parts["lower"] + parts["upper"]
     asked = {"method": "tiny", "sample_rate_hz": RATE, "step": message["result"]["step"]}
     message, parts = framed(server.post("layers", cells, **asked).content)
     assert message["result"]["numbers"] == [1, 2, 3]
-    on_one_grid = pdrn.Restorer(str(network), shifts=1).restore(quantized_to(5, tone()), RATE, bits=5)
+    on_one_grid = pdrn.Restorer(str(network), method="network", shifts=1).restore(
+        quantized_to(5, tone()), RATE, bits=5
+    )
     np.testing.assert_allclose(floats(parts["estimates"], 3)[-1], on_one_grid, atol=1e-5)
 
 

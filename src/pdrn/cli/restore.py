@@ -70,7 +70,7 @@ def restore(
         typer.Option(
             min=1,
             max=10000,
-            help="Iterations of Chambolle-Pock; default: tuned. Implies --method cp, unless that is both.",
+            help="Iterations of Chambolle-Pock, alone or in the mean; default: tuned.",
         ),
     ] = None,
     mix: Annotated[

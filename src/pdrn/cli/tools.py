@@ -378,7 +378,7 @@ def _demonstrations(folder: Path) -> Iterator[_Demonstration]:
     samples, sample_rate_hz = speech()
     restorers = {"cp": Restorer(method="cp")}
     if fitting := for_rate(sample_rate_hz):
-        restorers = {fitting[0]: Restorer.from_pretrained(fitting[0])} | restorers
+        restorers = {fitting[0]: Restorer.from_pretrained(fitting[0], method="network")} | restorers
     make_folder(folder)
     _refuse_foreign_files(folder, samples, restorers)
     write(folder / "speech.wav", samples, sample_rate_hz, overwrite=True)

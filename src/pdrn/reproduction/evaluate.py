@@ -66,7 +66,9 @@ def method_named(name: str, frame_length: int = FRAME_LENGTH, sample_rate_hz: in
         return _restorer_method(Restorer(method="cp" if name == "overlapped" else "auto"), sample_rate_hz)
     model, shifts = _model_and_shifts(name)
     if model in registry.names():
-        return _restorer_method(Restorer.from_pretrained(model, shifts=shifts), sample_rate_hz)
+        return _restorer_method(
+            Restorer.from_pretrained(model, shifts=shifts, method="network"), sample_rate_hz
+        )
     if os.path.isfile(model):
         network, provenance = load(model)
         if (rate := provenance.sample_rate_hz) not in (None, sample_rate_hz):
@@ -74,7 +76,7 @@ def method_named(name: str, frame_length: int = FRAME_LENGTH, sample_rate_hz: in
                 f"{model} is for {rate} Hz and this is {sample_rate_hz} Hz; resample the corpus to {rate} Hz"
             )
         if require_cells(network.architecture).map.frame_length is None and provenance.unit == "cell":
-            return _restorer_method(Restorer(model, shifts=shifts), sample_rate_hz)
+            return _restorer_method(Restorer(model, shifts=shifts, method="network"), sample_rate_hz)
         if shifts not in (None, 1):
             raise InputError(f"{model} can be run on one grid alone; leave :{shifts} out")
         return network_method(network, provenance.unit)

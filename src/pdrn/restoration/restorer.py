@@ -79,7 +79,7 @@ class Restorer:
     ----------
     model : str or path, optional
         The name of a bundled model, or the file of your own, as `pdrn train` writes it: for sound of its
-        sample rate and one step.
+        sample rate and one step. Default: the largest bundled model that fits.
     iterations : int, optional
         Iterations of Chambolle-Pock; default: the tuned number.
     mix : float
@@ -87,9 +87,9 @@ class Restorer:
     threads : int
         Number of blocks computed at once.
     method : str
-        "network"; "cp" for Chambolle-Pock, which takes any rate and cells; "both", their mean; or "auto": the
-        model if one is named, both where a bundled model fits the rate and the step, and Chambolle-Pock
-        otherwise.
+        "network", the model alone; "cp", Chambolle-Pock alone, which takes any rate and cells; "both", their
+        mean; or "auto": both if a model is named or a bundled one fits the rate and the step, otherwise
+        Chambolle-Pock.
     shifts : int, optional
         Number of grids a network is run on, to average the results; see `NetworkMethod`.
 
@@ -118,11 +118,7 @@ class Restorer:
             raise InputError(
                 f"the methods are {', '.join(get_args(MethodName))}; there is no {self.method!r}"
             )
-        if (
-            self.iterations is not None
-            and self.method != "both"
-            and (self.model is not None or self.method == "network")
-        ):
+        if self.iterations is not None and self.method == "network":
             raise InputError("a network has its layers, and no iterations; leave one of the two out")
         if self.model is not None and self.method == "cp":
             raise InputError("method cp takes no model; leave one of the two out")
@@ -142,7 +138,8 @@ class Restorer:
     def from_pretrained(cls, name: str, **settings: Any) -> Restorer:
         """Return a restorer with a bundled model; the settings are the other parameters.
 
-        `pdrn.restoration.registry.names` lists the models.
+        It restores as `Restorer()` does where that picks this model: by the mean of the network and
+        Chambolle-Pock, unless `method="network"`. `pdrn.restoration.registry.names` lists the models.
         """
         registry.path(name)  # refuses a file
         return cls(name, **settings)
@@ -151,17 +148,19 @@ class Restorer:
         """Choose the method for sound of this rate with cells of this width; None stands for several."""
         rate = _check_rate(sample_rate_hz)
         solver = ChambollePockMethod.at(rate, self.iterations)
+        if self.method == "cp":
+            return solver
         if self.model is not None:
             model = registry.read_model(self.model)
-        elif self.method in ("network", "both"):
-            model = registry.largest(rate)
-        elif self.method == "auto" and self.iterations is None and (found := registry.automatic(rate, step)):
+        elif self.method == "auto":
+            found = registry.automatic(rate, step)
+            if found is None:
+                return solver
             model = found
         else:
-            return solver
+            model = registry.largest(rate)
         network = model.method(rate, step, self.shifts)
-        alone = self.method == "network" or (self.method == "auto" and self.model is not None)
-        return network if alone else MeanMethod(network, solver)
+        return network if self.method == "network" else MeanMethod(network, solver)
 
     def restore(
         self,
