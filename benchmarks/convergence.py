@@ -10,8 +10,7 @@ from rich.table import Table
 
 from benchmarks.cells_of_speech import BITS, FRAME_LENGTH, cells_of_frames
 from benchmarks.linear_program import optimum
-from pdrn.convex import DCT, ChambollePock, RestartedHalpern, dequantization, solve
-from pdrn.convex.solvers import Algorithm
+from pdrn.convex import DCT, Algorithm, ChambollePock, RestartedHalpern, dequantization, solve
 
 FRAMES = 32
 LINEAR_PROGRAMS = 2

@@ -1,12 +1,13 @@
-"""The mathematics of min F(Kx) + G(x): operators, functionals, problems and solvers.
+"""Convex problems min F(Kx) + G(x): functionals, operators, problems, certificates and solvers.
 
-Knows arrays, nothing of sound.
+Knows arrays, nothing of sound. ``Functional``, ``Operator`` and ``Algorithm`` are there to be derived from.
 """
 
 from pdrn.convex.functionals import L1, L2, Ball, Box, Functional, GroupL21, LInf, SquaredL2, Zero
 from pdrn.convex.operators import DCT, DCT2D, Convolution, Dense, GaborFrame, Identity, Operator
 from pdrn.convex.problem import Certificate, Problem, dequantization
 from pdrn.convex.solvers import (
+    Algorithm,
     ChambollePock,
     Check,
     History,
@@ -22,6 +23,7 @@ __all__ = [
     "DCT2D",
     "L1",
     "L2",
+    "Algorithm",
     "Ball",
     "Box",
     "Certificate",
@@ -46,3 +48,7 @@ __all__ = [
     "solve",
     "step_sizes",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -149,7 +149,7 @@ class ChambollePock:
     def init(self, problem: Problem, x: Array, y: Array) -> ChambollePockState:
         """Start at x and y, arrays of a flat batch."""
         sigma, tau = self.steps(problem)
-        return ChambollePockState(copy(x), copy(x), y / sigma, sigma, tau)
+        return ChambollePockState(x, x, y / sigma, sigma, tau)
 
     def step(self, problem: Problem, state: ChambollePockState) -> ChambollePockState:
         """Do one iteration (1.2)."""
@@ -230,7 +230,7 @@ class RestartedHalpern:
         column = zeros((x.shape[0], 1), x)
         weight = column + problem.weight
         unknown = column + float("nan")
-        return HalpernState(x, y, copy(x), copy(y), x, y, weight, column, unknown, unknown, 0)
+        return HalpernState(x, y, x, y, x, y, weight, column, unknown, unknown, 0)
 
     def step(self, problem: Problem, state: HalpernState) -> HalpernState:
         """Do one iteration; ``ahead`` is the reflection 2 T(z) - z."""
@@ -451,6 +451,9 @@ class _Plan:
     def has_checks(self) -> bool:
         return self.tolerance is not None or self.callback is not None or self.keep_history
 
+    def checks_after(self, iteration: int) -> bool:
+        return self.has_checks and (iteration % self.check_every == 0 or iteration == self.iterations)
+
 
 @dataclass(eq=False)
 class _Result:
@@ -507,15 +510,9 @@ def _solve_block(
 ) -> None:
     """Solve some rows of the batch and write their results."""
     state = plan.algorithm.init(problem, x, y)
-    if not plan.has_checks:
-        for _ in range(plan.iterations):
-            state = plan.algorithm.step(problem, state)
-        block = slice(rows[0], rows[-1] + 1)
-        result.x[block], result.y[block] = state.x, state.y
-        return
     for iteration in range(1, plan.iterations + 1):
         state = plan.algorithm.step(problem, state)
-        if iteration % plan.check_every and iteration < plan.iterations:
+        if not plan.checks_after(iteration):
             continue
         going_on = _check(problem, state, iteration, result, rows, plan)
         rows = rows[going_on]
@@ -524,6 +521,9 @@ def _solve_block(
         if not going_on.all():
             problem = problem.rows(going_on)
             state = map_arrays(state, itemgetter(going_on))
+    if not plan.has_checks:
+        block = slice(rows[0], rows[-1] + 1)
+        result.x[block], result.y[block] = state.x, state.y
 
 
 def _check(
