@@ -10,6 +10,7 @@ from tests.convex.laws import FUNCTIONALS, SEPARABLE, SIZE, normal, scales, seed
 
 from pdrn.convex import L1, L2, Ball, Box, GroupL21, LInf, SquaredL2
 from pdrn.convex.backend import map_arrays
+from pdrn.errors import InputError
 
 each_functional = pytest.mark.parametrize("F", FUNCTIONALS.values(), ids=FUNCTIONALS)
 each_separable = pytest.mark.parametrize("name", SEPARABLE)
@@ -200,6 +201,18 @@ def test_steps_that_are_no_steps_are_refused(F, step):
     for operation in (F.prox, F.residual, F.prox_conjugate):
         with pytest.raises(ValueError, match="step"):
             operation(np.ones((2, SIZE)), step)
+
+
+@pytest.mark.parametrize(
+    "v",
+    [[1.0] * SIZE, np.float64(1), np.ones(SIZE, int), np.ones(SIZE - 1), np.ones(SIZE, np.float32)],
+    ids=["list", "number", "integers", "short", "float32"],
+)
+def test_vectors_that_do_not_fit_are_refused(v):
+    F = FUNCTIONALS["weighted l1"]
+    for operation in (F.prox, F.residual, F.prox_conjugate):
+        with pytest.raises(InputError):
+            operation(v, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Laws of the operators: each holds for every operator and any batch of vectors."""
 
-import time
-
 import numpy as np
 import pytest
 import scipy.fft
@@ -10,22 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.convex.laws import OPERATORS, normal, scales, seeds
 
-from pdrn.convex import (
-    DCT,
-    L1,
-    ChambollePock,
-    Convolution,
-    Dense,
-    GaborFrame,
-    Identity,
-    Operator,
-    Problem,
-    RestartedHalpern,
-    SquaredL2,
-    solve,
-)
+from pdrn.convex import DCT, DCT2D, Convolution, Dense, GaborFrame, Identity, Operator, operators
 from pdrn.convex.operators import Composed, estimate_norm
-from pdrn.nets import unroll
 
 each_operator = pytest.mark.parametrize("K", OPERATORS.values(), ids=OPERATORS)
 
@@ -176,6 +160,12 @@ def test_the_norm_of_a_learned_matrix_can_be_asked_for():
         (lambda: GaborFrame(9, 4, 0), "hop"),
         (lambda: GaborFrame(9, 4, 2, fft_length=3), "fft_length"),
         (lambda: DCT(3) @ DCT(4), r"\(4, 4\)"),
+        (lambda: DCT2D(3, 0), "3 by 0"),
+        (lambda: Convolution(np.ones((2, 5)), hop=2, count=3), "hops"),
+        (lambda: Convolution(np.ones((2, 4)), hop=8, count=3), "hops"),
+        (lambda: Convolution(np.ones((2, 4)), hop=2, count=0), "view"),
+        (lambda: Convolution(np.ones(4), hop=2, count=3), "filters"),
+        (lambda: Convolution(np.full((2, 4), np.nan), hop=2, count=3), "NaN"),
         (lambda: float("nan") * DCT(3), "nan"),
     ],
 )
@@ -193,81 +183,17 @@ def test_vectors_of_the_wrong_length_are_refused(K):
         K.adjoint(np.ones((2, m + 1)))
 
 
-class Views(Operator):
-    """Samples in another order, or some of them: what NumPy does without a copy."""
-
-    def __init__(self, size, how):
-        self.size, self.how = size, how
-
-    @property
-    def shape(self):
-        return len(range(self.size)[self.how]), self.size
-
-    def apply(self, x):
-        return x[..., self.how]
-
-    def adjoint(self, y):
-        if self.shape[0] == self.size:
-            return y[..., self.how]
-        x = np.zeros((*y.shape[:-1], self.size), y.dtype)
-        x[..., self.how] = y
-        return x
-
-
-@pytest.mark.parametrize("how", [slice(None, None, 2), slice(None, None, -1)], ids=["subsampled", "flipped"])
-@pytest.mark.parametrize(
-    "algorithm", [ChambollePock(), ChambollePock(theta=0.0), RestartedHalpern()], ids=str
-)
-def test_operators_may_return_views(how, algorithm):
-    generator = np.random.default_rng(0)
-    K, data = Views(16, how), generator.standard_normal((3, 16))
-    matrix = Dense(K.apply(np.eye(16)).T.copy())
-    problems = [Problem(0.3 * L1(), SquaredL2().shifted(-data), each, data.copy()) for each in (K, matrix)]
-    found, expected = (solve(problem, algorithm, iterations=300).x for problem in problems)
-    np.testing.assert_allclose(found, expected, atol=1e-5)  # their norms are known to a millionth
-    np.testing.assert_array_equal(problems[0].start, data)
-    net, same = (unroll(problem, 3) for problem in problems)
-    np.testing.assert_allclose(net(problems[0]).detach(), same(problems[1]).detach(), atol=1e-5)
-
-
-def test_what_cannot_be_written_to_is_copied():
-    class Repeated(Views):
-        def apply(self, x):
-            return np.broadcast_to(x[..., :1], x.shape)
-
-    result = (1 * Repeated(4, slice(None))).apply(np.ones(4))
-    result += 1
-    np.testing.assert_array_equal(result, [2, 2, 2, 2])
-
-
-def test_the_norm_of_a_long_convolution_takes_no_time_and_is_hardly_larger():
+def test_the_norm_of_a_long_convolution_needs_no_iteration_and_is_hardly_larger(monkeypatch):
     filters = np.array([[1.0, -2.0, 1.0]])
-    long = Convolution(filters, 1, 100_000)
-    begin = time.perf_counter()
-    assert 4 <= long.norm <= 4 * 1.002
-    assert time.perf_counter() - begin < 1
     assert Convolution(filters, 1, 400).norm == pytest.approx(4, rel=1e-3)
+    monkeypatch.delattr(operators, "estimate_norm")
+    assert 4 <= Convolution(filters, 1, 100_000).norm <= 4 * 1.002
 
 
 def test_a_convolution_sees_every_window_with_every_filter():
     filters = np.array([[1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
     K = Convolution(filters, hop=2, count=3)
     assert K.apply(np.arange(8.0)).reshape(3, 2).tolist() == [[0, 6], [2, 14], [4, 22]]
-
-
-@pytest.mark.parametrize(
-    ("filters", "hop", "count", "message"),
-    [
-        (np.ones((2, 5)), 2, 3, "hop"),
-        (np.ones((2, 4)), 8, 3, "hop"),
-        (np.ones((2, 4)), 2, 0, r"\b0\b"),
-        (np.ones(4), 2, 3, "filters"),
-        (np.full((2, 4), np.nan), 2, 3, "NaN"),
-    ],
-)
-def test_a_convolution_that_makes_no_sense_is_refused(filters, hop, count, message):
-    with pytest.raises(ValueError, match=message):
-        Convolution(filters, hop, count)
 
 
 def test_the_norm_of_what_is_zero_everywhere_is_zero():

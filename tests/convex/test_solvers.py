@@ -1,4 +1,4 @@
-"""Solving: both algorithms, their certificates, and each problem of a batch on its own."""
+"""Laws of the solvers: both algorithms, their certificates, and each problem of a batch on its own."""
 
 import dataclasses
 import warnings
@@ -9,24 +9,31 @@ import torch
 from benchmarks.linear_program import optimum
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.convex.laws import OPERATORS, cells, seeds
+from tests.convex.laws import OPERATORS, cells, normal, seeds
 
-import pdrn.convex.solvers as solver
 from pdrn.convex import (
     DCT,
+    L1,
     Ball,
     ChambollePock,
     Dense,
+    Functional,
     GaborFrame,
+    Identity,
+    Operator,
     Problem,
     RestartedHalpern,
     SquaredL2,
     Zero,
     dequantization,
+    reweighted,
     solve,
+    solvers,
     step_sizes,
 )
 from pdrn.convex.solvers import steps_of_weight
+from pdrn.errors import InputError
+from pdrn.nets import unroll
 
 ALGORITHMS = {
     "Chambolle-Pock": ChambollePock(),
@@ -128,7 +135,7 @@ def test_blocks_do_not_show(algorithm, monkeypatch):
     problem = dequantization(lower, upper, DCT(64))
     options = {"tolerance": 1e-3, "keep_history": True, "check_every": 10}
     whole = solve(problem, algorithm, **options)
-    monkeypatch.setattr(solver, "BLOCK_BYTES", 3 * 64 * 8)
+    monkeypatch.setattr(solvers, "BLOCK_BYTES", 3 * 64 * 8)
     blocks = solve(problem, algorithm, **options)
     assert whole.x.shape == (2, 7, 64)
     assert np.allclose(whole.x, blocks.x, atol=1e-13)
@@ -307,6 +314,10 @@ def test_gradients_flow_through_the_unrolled_solver():
         (lambda p: ChambollePock(theta=1.5), "theta"),
         (lambda p: RestartedHalpern(period=0), "period"),
         (lambda p: step_sizes(DCT(4), ratio=0.0), "ratio"),
+        (lambda p: reweighted(p.G.lo, p.G.hi, p.K, 0.1, rounds=0), "round"),
+        (lambda p: reweighted(p.G.lo, p.G.hi, p.K, 0.1, group=5), r"\b5\b"),
+        (lambda p: reweighted(p.G.lo, p.G.hi, p.K, 0.0), "faint"),
+        (lambda p: reweighted(p.G.lo, p.G.hi, p.K, 0.1, move=-1.0), "move"),
     ],
 )
 def test_nonsense_is_refused_before_any_work(call, reason):
@@ -331,3 +342,232 @@ def test_restarts_do_not_depend_on_how_loud_a_signal_is(scale):
     )
     assert bool(solution.converged)
     assert float(solution.certificate.relative_gap) <= 1e-4
+
+
+def sparse_with_gaps(seed, length=256, coefficients=35):
+    """Cells that are points or, for six samples in ten, unbounded: too few for l1 to find the signal."""
+    generator = np.random.default_rng(seed)
+    spectrum = np.zeros(length)
+    spectrum[generator.choice(length, coefficients, replace=False)] = generator.normal(size=coefficients)
+    signal = DCT(length).adjoint(spectrum)
+    missing = generator.random(length) < 0.6
+    return signal, np.where(missing, -np.inf, signal), np.where(missing, np.inf, signal)
+
+
+def test_reweighting_finds_more_of_a_sparse_signal_than_one_problem_does():
+    errors = []
+    for signal, lower, upper in map(sparse_with_gaps, range(5)):
+        found = [
+            reweighted(lower, upper, DCT(256), faint=0.1, rounds=rounds, iterations=iterations, move=0.1).x
+            for rounds, iterations in ((1, 200), (4, 50))
+        ]
+        errors.append([np.sum((x - signal) ** 2) for x in found])
+    once, again = np.sum(errors, axis=0)
+    assert again < 0.1 * once
+
+
+@given(seeds)
+@settings(max_examples=10)
+def test_reweighting_stays_in_the_cells_and_one_round_is_the_problem_itself(seed):
+    lower, upper = cells(seed, 2, 32)
+    K = GaborFrame(32, window_length=8, hop=4)
+    x = reweighted(lower, upper, K, faint=0.1, group=2, rounds=3, iterations=5).x
+    assert ((lower <= x) & (x <= upper)).all()
+    once = reweighted(lower, upper, K, faint=0.1, rounds=1, iterations=5).x
+    assert np.array_equal(once, solve(dequantization(lower, upper, K), iterations=5).x)
+
+
+def test_reweighting_tensors_is_reweighting_arrays():
+    lower, upper = cells(1, 2, 16)
+    expected = reweighted(lower, upper, DCT(16), faint=0.1, group=2, iterations=5).x
+    found = reweighted(torch.tensor(lower), torch.tensor(upper), DCT(16), faint=0.1, group=2, iterations=5).x
+    assert np.allclose(found, expected, atol=1e-12)
+
+
+class Distance(Functional):
+    """``weight |x - target|_1``, by its prox."""
+
+    def __init__(self, target, weight):
+        self.target = target
+        self.settings = {"weight": [weight]}
+
+    def value(self, x):
+        return (self.settings["weight"][0] * abs(x - self.target)).sum(-1)
+
+    def prox(self, v, step):
+        bound = step * self.settings["weight"][0]
+        moved = v - self.target
+        return v - (moved.clip(-bound, bound) if isinstance(v, np.ndarray) else moved.clamp(-bound, bound))
+
+
+class CertifiedDistance(Distance):
+    def conjugate(self, y):
+        return (self.target * y).sum(-1)
+
+    def project_dual(self, y):
+        return np.clip(y, -self.settings["weight"][0], self.settings["weight"][0])
+
+
+class Point(Functional):
+    """The indicator of one point, whose prox is an array that nobody may overwrite."""
+
+    def __init__(self, point):
+        self.point = point
+
+    def value(self, x):
+        return 0 * x[..., 0]
+
+    def residual(self, v, step):
+        return v - self.point
+
+    def prox(self, v, step):
+        return self.point
+
+
+class Differences(Operator):
+    """Differences of neighbours, weighted by numbers or by arrays that may be learned."""
+
+    def __init__(self, size, weights=1.0):
+        self.size = size
+        self.weights = weights
+
+    @property
+    def shape(self):
+        return self.size - 1, self.size
+
+    def apply(self, x):
+        return self.weights * (x[..., 1:] - x[..., :-1])
+
+    def adjoint(self, y):
+        concatenate = torch.cat if isinstance(y, torch.Tensor) else np.concatenate
+        y, nothing = self.weights * y, 0 * y[..., :1]
+        return concatenate([nothing, y], -1) - concatenate([y, nothing], -1)
+
+
+class Flipped(Operator):
+    """Samples in reverse, which NumPy returns as a view of the argument."""
+
+    shape = (16, 16)
+
+    def apply(self, x):
+        return x[..., ::-1]
+
+    adjoint = apply
+
+
+class Buffered(Differences):
+    """The same, in an array that every call uses again."""
+
+    buffer = np.empty((16, 15))
+
+    def apply(self, x):
+        result = self.buffer[: len(x)]
+        result[...] = super().apply(x)
+        return result
+
+
+def own_and_built_in(noisy, K):
+    """The same problem by classes of the user and by those of the package."""
+    m, n = K.shape
+    own = Problem(Distance(np.zeros(m), 0.4), SquaredL2().shifted(-noisy), K, noisy)
+    matrix = Dense(np.array(K.apply(np.eye(n))).T.copy())
+    return own, Problem(0.4 * L1(), SquaredL2().shifted(-noisy), matrix, noisy)
+
+
+OWN_OPERATORS = {
+    "plain": Differences(16),
+    "weighted": Differences(16, np.linspace(0.5, 1.5, 15)),
+    "buffered": Buffered(16),
+    "view": Flipped(),
+    "scaled view": 0.5 * Flipped(),
+    "composed": Differences(16) @ Flipped(),
+}
+
+
+@pytest.mark.parametrize("K", OWN_OPERATORS.values(), ids=OWN_OPERATORS)
+@pytest.mark.parametrize("algorithm", [ChambollePock(1.0, 0.1), ChambollePock(theta=0.0), RestartedHalpern()])
+def test_classes_of_the_user_solve_as_built_in_ones_do(algorithm, K):
+    noisy = normal(0, 3, 16)
+    before = noisy.copy()
+    own, same = own_and_built_in(noisy, K)
+    found, expected = (solve(problem, algorithm, iterations=200).x for problem in (own, same))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert np.array_equal(noisy, before)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "weights"), [("own", np.linspace(0.5, 1.5, 15)), ("gains", 1.0), ("matrix", 1.0)]
+)
+def test_classes_of_the_user_unroll_as_built_in_ones_do(kernel, weights):
+    own, same = own_and_built_in(normal(1, 3, 16), Differences(16, weights))
+    algorithm = ChambollePock(1.0, 0.1)
+    expected = solve(same, algorithm, iterations=4).x
+    net = unroll(own, 4, algorithm, kernel=kernel)
+    np.testing.assert_allclose(net(own).detach(), expected, atol=1e-12)
+    np.testing.assert_allclose(net.network()(own), expected, atol=1e-12)
+    if kernel == "own":
+        assert net.architecture.kernel_shapes == ((15,),)
+
+
+def test_arrays_of_the_user_follow_the_rows_of_a_batch():
+    noisy, target = normal(2, 5, 8), normal(3, 5, 8)
+    F = CertifiedDistance(target, np.linspace(0.1, 2.0, 5)[:, None])
+    together = solve(
+        Problem(F, SquaredL2().shifted(-noisy), Identity(8), noisy), tolerance=1e-6, check_every=1
+    )
+    assert together.converged.all()
+    assert len(set(together.iterations.tolist())) > 1
+    for row in range(5):
+        alone = CertifiedDistance(target[row], float(np.linspace(0.1, 2.0, 5)[row]))
+        expected = alone.prox(noisy[row], 1.0)
+        np.testing.assert_allclose(together.x[row], expected, atol=1e-2)
+
+
+def test_without_a_conjugate_there_are_iterations_but_no_certificate():
+    own, _ = own_and_built_in(normal(0, 3, 16), Differences(16))
+    solution = solve(own, iterations=5)
+    with pytest.raises(InputError, match="override conjugate"):
+        solution.certificate  # noqa: B018
+
+
+def test_a_functional_without_prox_says_what_to_override():
+    class Nothing(Functional):
+        def value(self, x):
+            return x.sum(-1)
+
+    with pytest.raises(InputError, match="override prox"):
+        solve(Problem(Nothing(), Zero(), Identity(3), np.zeros(3)), iterations=1)
+
+
+@pytest.mark.parametrize("algorithm", [ChambollePock(), RestartedHalpern()])
+def test_what_a_prox_returns_is_not_overwritten(algorithm):
+    point = normal(4, 6)
+    before = point.copy()
+    problem = Problem(L1(), Point(point), Identity(6), np.zeros(6))
+    assert np.array_equal(solve(problem, algorithm, iterations=7).x, before)
+    assert np.array_equal(point, before)
+
+
+def test_overriding_a_method_that_hooks_bypass_is_refused():
+    with pytest.raises(TypeError, match="derive it from Functional"):
+        type("Mine", (L1,), {"prox": lambda self, v, step: v})
+    with pytest.raises(TypeError, match="derive it from Operator"):
+        type("Mine", (Identity,), {"apply": lambda self, x: x})
+
+
+@pytest.mark.parametrize(
+    ("returned", "reason"),
+    [(lambda x: x[..., :2], "Wrong.apply must return shape"), (lambda x: x.tolist(), "got a list")],
+)
+def test_what_an_operator_must_not_return_is_refused(returned, reason):
+    class Wrong(Operator):
+        shape = (3, 3)
+        norm = 1.0
+
+        def apply(self, x):
+            return returned(x)
+
+        adjoint = apply
+
+    with pytest.raises(InputError, match=reason):
+        solve(Problem(L1(), Zero(), Wrong(), np.ones(3)), iterations=1)
