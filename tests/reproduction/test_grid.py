@@ -12,7 +12,7 @@ from tests.reproduction.conftest import SMALL
 
 from pdrn.audio.corpus import Corpus
 from pdrn.errors import InputError
-from pdrn.reproduction.grid import Grid, default_lambdas, multiplications, train_network
+from pdrn.reproduction.grid import Grid, default_lambdas, train_network
 from pdrn.reproduction.tables import DEPTHS, KINDS, Variant, variant_of
 from pdrn.training.runs import run_for, runs_in
 
@@ -95,11 +95,17 @@ def test_a_network_that_cannot_be_trained_returns_its_error(corpus, tmp_path):
     assert "1000000 samples" in result.error
 
 
-def test_the_cost_of_a_run_is_that_of_its_products(corpus):
+def test_the_plan_counts_the_products_that_are_left(finished, corpus, tmp_path):
     frames = {split: sum(len(s) // 32 for s in corpus.signals(split)) for split in ("train", "dev")}
     per_frame = 2 * 2 * 32 * 32
+    plan = {each.name: each for each in SMALL.plan(corpus, tmp_path, threads=0)}
+    assert len(plan) == 4 + 2 * 2 + 2
     expected = per_frame * (3 * frames["train"] + frames["dev"])
-    assert multiplications(SMALL.config("PDN", 2), corpus) == expected
+    assert plan["PDN L=2 lambda=0"].multiplications == expected
+    assert plan["PDN L=1 lambda as chosen"].epochs_done == 0
+    assert {each.multiplications for each in SMALL.plan(corpus, finished, threads=0)} == {0}
+    longer = dataclasses.replace(SMALL, epochs=4).plan(corpus, finished, threads=1)
+    assert {each.epochs_done for each in longer if each.name.endswith("lambda=0")} == {1}
 
 
 def test_a_corpus_or_metric_that_cannot_be_measured_is_refused_before_training(corpus):

@@ -7,9 +7,8 @@ import sys
 import time
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, closing, nullcontext, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -318,26 +317,13 @@ _SHARE_OF_PEAK = 0.75
 """Speed of training as a share of matrix products alone, for the estimate of a plan."""
 
 
-def _title(config: Config) -> str:
-    """Return the name of a network of the grid."""
-    from pdrn.reproduction.tables import variant_of
-
-    variant = variant_of(config)
-    assert variant is not None
-    return f"{variant.kind} L={variant.depth} lambda={config.loss.regularisation:g}"
-
-
 def _print_plan(grid: Grid, corpus: Corpus, out: Path, jobs: int) -> None:
     """Print the networks that would be trained, with FLOPs and time on this machine."""
     from rich.console import Console
     from rich.table import Table
 
     from pdrn.cli.progress import clock
-    from pdrn.reproduction.grid import multiplications
-    from pdrn.reproduction.tables import KINDS
-    from pdrn.training.loop import shorter_run
     from pdrn.training.machine import fastest_threads, multiplications_per_second, usable_cores
-    from pdrn.training.runs import run_for
 
     threads = fastest_threads(jobs)
     at_once = min(jobs, max(1, usable_cores() // threads))
@@ -345,23 +331,12 @@ def _print_plan(grid: Grid, corpus: Corpus, out: Path, jobs: int) -> None:
     table = Table(title=f"{grid.recipe} recipe, {grid.bits} bits, {corpus.folder}")
     for heading in ("network", "epochs", "done", "TFLOP", "time"):
         table.add_column(heading, justify="right")
-    total = 0.0
-    chosen = grid.choose_lambdas(corpus, out)
-    parts = []
-    for config in [*grid.configs_before_lambda(), *grid.configs_after_lambda(chosen)]:
-        log = run_for(config, corpus.checksum, out).log()
-        if not log and (shorter := shorter_run(config, corpus.checksum, out, threads if jobs > 1 else 0)):
-            log = shorter.log()
-        parts.append((config, _title(config), log[-1]["epoch"] if log else 0))
-    # Which lambda will be chosen does not matter for the cost: any stands for it.
-    open_kinds = {kind: grid.lambdas[0] for kind in KINDS if grid.lambdas and kind not in chosen}
-    for config in grid.configs_after_lambda(open_kinds):
-        parts.append((config, _title(config).partition("lambda")[0] + "lambda as chosen", 0))
-    for config, name, done in parts:
-        left = multiplications(config, corpus) * (1 - done / config.budget.epochs)
-        total += left
-        duration = clock(jobs * left / rate)  # it has one part in `jobs` of the machine
-        table.add_row(name, str(config.budget.epochs), str(done), f"{2e-12 * left:.1f}", duration)
+    plan = grid.plan(corpus, out, threads if jobs > 1 else 0)
+    for each in plan:
+        duration = clock(jobs * each.multiplications / rate)  # it has one part in `jobs` of the machine
+        tflop = f"{2e-12 * each.multiplications:.1f}"
+        table.add_row(each.name, str(each.epochs), str(each.epochs_done), tflop, duration)
+    total = sum(each.multiplications for each in plan)
     table.add_section()
     table.add_row("all", "", "", f"{2e-12 * total:.1f}", clock(total / rate))
     Console(markup=False, emoji=False).print(table)
@@ -378,6 +353,8 @@ def _train_grid(grid: Grid, corpus: Corpus, out: Path, jobs: int, ray: Any, cpus
     """Train all networks of a grid that are missing; return a sentence on those that failed, if any."""
     from rich.console import Console
 
+    from pdrn.reproduction.grid import network_name
+
     failed = _train_all(grid.configs_before_lambda(), corpus, out, jobs, ray, cpus)
     chosen = grid.choose_lambdas(corpus, out, partial=True)
     for warning in grid.lambda_warnings(chosen):
@@ -386,7 +363,7 @@ def _train_grid(grid: Grid, corpus: Corpus, out: Path, jobs: int, ray: Any, cpus
     if not failed:
         return ""
     first, more = failed[0], f", and {len(failed) - 1} more as listed above" if failed[1:] else ""
-    return f"{_title(first.config)} was not trained: {first.error}{more}"
+    return f"{network_name(first.config)} was not trained: {first.error}{more}"
 
 
 def _train_all(
@@ -394,9 +371,10 @@ def _train_all(
 ) -> list[Trained]:
     """Train the networks that are missing, show the progress, and return the failures."""
     from pdrn.cli.progress import following
+    from pdrn.reproduction.grid import network_name
     from pdrn.training.runs import run_for
 
-    runs = {_title(config): (config, run_for(config, corpus.checksum, out)) for config in configs}
+    runs = {network_name(config): (config, run_for(config, corpus.checksum, out)) for config in configs}
     missing = {name: pair for name, pair in runs.items() if not pair[1].is_done}
     by_others = ray is not None or jobs > 1
     followed = {name: run for name, (_, run) in missing.items() if by_others}
@@ -404,7 +382,7 @@ def _train_all(
     failed = []
     with following(followed) as console, closing(results):
         for number, result in enumerate(results, 1):
-            heading = f"{number}/{len(missing)}  {_title(result.config)}"
+            heading = f"{number}/{len(missing)}  {network_name(result.config)}"
             for sentence in result.notes:
                 console.print(f"{heading}  {sentence}", markup=False, soft_wrap=True)
             if result.run is None:
@@ -433,13 +411,13 @@ def train_networks(
         CPUs that Ray reserves for each network, which computes with as many threads, at least one.
     """
     from pdrn.cli.progress import display
-    from pdrn.reproduction.grid import Trained, train_network
+    from pdrn.reproduction.grid import Trained, network_name, train_network
     from pdrn.training.machine import fastest_threads
     from pdrn.training.runs import code_version
 
     if ray is None and jobs == 1:
         for number, config in enumerate(configs, 1):
-            with display(f"{number}/{len(configs)}  {_title(config)}") as callback:
+            with display(f"{number}/{len(configs)}  {network_name(config)}") as callback:
                 result = train_network(config, corpus, out, callback=callback)
             yield result
         return
@@ -526,62 +504,33 @@ def study(
 
     Neighbours train for the same time, others for the same number of steps.
     """
-    if what not in ("neighbours", "extrapolation", "iterating"):
-        raise UsageError(f"choose neighbours, extrapolation or iterating to study, not {what!r}")
     require("torch", "train")
     require("matplotlib", "report")
     from pdrn.cli.progress import display
-    from pdrn.reproduction import studies
-    from pdrn.reproduction.evaluate import FRAME_LENGTH, whole_frames
     from pdrn.reproduction.report import comparison_section
-    from pdrn.training.loop import Diverged, train
-    from pdrn.training.machine import fastest_threads
+    from pdrn.reproduction.studies import STUDIES, run_study
 
-    index, given_threads, threads = scanned_at(corpus, sample_rate), threads, threads or fastest_threads()
+    if what not in STUDIES:
+        raise UsageError(f"choose one of {', '.join(STUDIES)} to study, not {what!r}")
     layers, learning_rates = numbers(depths, int, "depths"), numbers(rates, float, "rates")
     least = 2 if what == "iterating" else 1
     if not learning_rates or not layers or min(layers) < least:
         raise UsageError(f"{what} takes learning rates, and numbers of layers from {least} on; name some")
-    whole_frames(index, "test", FRAME_LENGTH)  # refuse a test set that could not be measured in the end
-    resampled_hz = index.sample_rate_hz or 0
-    candidates = studies.candidates(what, frame_length, bits, layers, batches, resampled_hz)
-    task = {
-        "networks": [candidate.name for candidate in candidates],
-        "corpus": index.folder.resolve().name,
-        "corpus_sha256": index.checksum,
-        "bits": bits,
-        "frame_length": frame_length,
-        "epochs": epochs,
-    }
-    if resampled_hz:
-        task["sample_rate_hz"] = resampled_hz
-    if what == "neighbours":
-        measure = partial(studies.equal_time_steps, candidates, index, epochs, threads)
-        steps = studies.saved_steps(out, task | {"threads": given_threads}, measure)
-    else:
-        task["batches"], steps = batches, (epochs * batches,) * len(candidates)
-    comparison = studies.Comparison(candidates, steps, tuple(learning_rates), tuple(range(seeds)))
-    names, numbered = list[str](), count(1)
-
-    def train_all(runs: list[tuple[studies.Candidate, Config]]) -> None:
-        for candidate, config in runs:
-            rate, number = config.optimiser.learning_rate, f"{next(numbered)}/{comparison.run_count}"
-            title = f"{number}  {candidate.name}, learning rate {rate:g}, seed {config.seed}"
-            with display(title) as shown:
-                try:
-                    names.append(train(config, index, out, threads=threads, callbacks=[shown]).folder.name)
-                except Diverged as error:
-                    if config.seed != comparison.seeds[0]:
-                        raise
-                    shown.on_note(f"{title}: {error.fact}; this learning rate does not count")
-
-    train_all(comparison.trials())
-    train_all(comparison.repetitions(comparison.best_rates(index, out)))
-    measured = comparison.measure(index, out)
-    if what == "iterating":
-        measured = [studies.add_curve(each, index, out) for each in measured]
-    saved = {"task": task, "steps": steps, "runs": names, "results": [asdict(each) for each in measured]}
-    print(comparison_section(studies.save_comparison(out, what, saved), saved))
+    name, comparison = run_study(
+        what,
+        scanned_at(corpus, sample_rate),
+        out,
+        display,
+        epochs=epochs,
+        depths=layers,
+        rates=learning_rates,
+        seeds=seeds,
+        bits=bits,
+        frame_length=frame_length,
+        batches=batches,
+        threads=threads,
+    )
+    print(comparison_section(name, comparison))
 
 
 REPORT_EXAMPLES = """\b

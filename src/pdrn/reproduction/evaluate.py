@@ -47,7 +47,7 @@ def method_named(name: str, frame_length: int = FRAME_LENGTH, sample_rate_hz: in
     ``restore``
         The default of ``pdrn restore``.
     ``MODEL`` or ``MODEL:SHIFTS``
-        A bundled model by its name, or any by its file; run on this number of shifted grids.
+        A bundled model by its name, or any by its file: the network alone, on this number of shifted grids.
 
     >>> method_named("cp:0")  # doctest: +ELLIPSIS
     Traceback (most recent call last):

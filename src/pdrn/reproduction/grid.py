@@ -24,10 +24,11 @@ from pdrn.reproduction.tables import (
     grid_config,
     load_results,
     table_1,
+    variant_of,
 )
 from pdrn.training.config import RECIPES, Budget, Config
 from pdrn.training.data import without_a_frame
-from pdrn.training.loop import Callback, Diverged, train
+from pdrn.training.loop import Callback, Diverged, shorter_run, train
 from pdrn.training.runs import Run, run_for, runs_in
 
 LAMBDAS = (1e-8, 1e-7, 1e-6)
@@ -139,6 +140,27 @@ class Grid:
                 raise without_a_frame(corpus, split, self.frame_length)
         whole_frames(corpus, "test", self.frame_length)
 
+    def plan(self, corpus: Corpus, out: str | os.PathLike[str], threads: int) -> list[PlannedRun]:
+        """Return all runs of the grid, with the work that is left.
+
+        Parameters
+        ----------
+        threads
+            A run resumes a shorter one with this number of threads (0: any).
+        """
+        chosen, planned = self.choose_lambdas(corpus, out), []
+        for config in [*self.configs_before_lambda(), *self.configs_after_lambda(chosen)]:
+            log = run_for(config, corpus.checksum, out).log()
+            if not log and (shorter := shorter_run(config, corpus.checksum, out, threads)):
+                log = shorter.log()
+            planned.append(_planned(config, network_name(config), len(log), corpus))
+        # The cost does not depend on which lambda will be chosen.
+        open_kinds = {kind: self.lambdas[0] for kind in KINDS if self.lambdas and kind not in chosen}
+        for config in self.configs_after_lambda(open_kinds):
+            name = network_name(config).partition("lambda")[0] + "lambda as chosen"
+            planned.append(_planned(config, name, 0, corpus))
+        return planned
+
     def table(self, corpus: Corpus, out: str | os.PathLike[str]) -> tuple[Experiment, Table1]:
         """Return Table 1 of this grid's depths and lambdas, as far as its runs are done."""
         name = corpus.folder.resolve().name
@@ -153,6 +175,34 @@ class Grid:
             and result.config.loss.regularisation in (0, *self.lambdas)
         ]
         return experiment, table_1(found)
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """The work that is left of a run of the grid."""
+
+    name: str
+    epochs: int
+    epochs_done: int
+    multiplications: float
+    """Of the epochs that are left."""
+
+
+def _planned(config: Config, name: str, epochs_done: int, corpus: Corpus) -> PlannedRun:
+    """Count the multiplications that are left: a gradient costs twice a forward pass."""
+    length, epochs = config.data.length, config.budget.epochs
+    train, dev = (
+        sum(corpus.length(entry) // length for entry in corpus.split(name)) for name in ("train", "dev")
+    )
+    per_epoch = float(config.architecture.products((3 * train + dev, length)))
+    return PlannedRun(name, epochs, epochs_done, epochs * per_epoch * (1 - epochs_done / epochs))
+
+
+def network_name(config: Config) -> str:
+    """Return the name of a network of the grid, such as ``PDN L=2 lambda=1e-08``."""
+    variant = variant_of(config)
+    assert variant is not None
+    return f"{variant.kind} L={variant.depth} lambda={config.loss.regularisation:g}"
 
 
 @dataclass(frozen=True)
@@ -193,12 +243,3 @@ class _Notes(Callback):
 
     def on_note(self, sentence: str) -> None:
         self.sentences.append(sentence)
-
-
-def multiplications(config: Config, corpus: Corpus) -> float:
-    """Count the multiplications of a training run on frames: a gradient costs twice a forward pass."""
-    length = config.data.length
-    train, dev = (
-        sum(corpus.length(entry) // length for entry in corpus.split(name)) for name in ("train", "dev")
-    )
-    return config.budget.epochs * float(config.architecture.products((3 * train + dev, length)))

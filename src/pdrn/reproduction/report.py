@@ -18,6 +18,7 @@ from pdrn.reproduction.tables import (
     KINDS,
     PAPER_TABLE_1,
     PAPER_TABLE_2,
+    REMEDY,
     Experiment,
     Result,
     Table1,
@@ -31,7 +32,7 @@ from pdrn.reproduction.tables import (
     table_1,
 )
 from pdrn.storage import atomic_write, make_folder
-from pdrn.training.runs import runs_in
+from pdrn.training.runs import load_json, readable, runs_in, save_json
 
 TITLE = "Primal-dual networks: tables and figures"
 
@@ -80,8 +81,8 @@ def export_logs(runs: str | os.PathLike[str], out: str | os.PathLike[str]) -> No
     for result in load_results(runs_in(runs)):
         result.run.copy_log(Path(out) / result.run.folder.name)
     for path in (*Path(runs).glob("table2-*.json"), *Path(runs).glob("comparison-*.json")):
-        with atomic_write(Path(out) / path.name, overwrite=True) as stream:
-            stream.write(path.read_bytes())
+        with readable(path, REMEDY):
+            save_json(Path(out) / path.name, load_json(path))
 
 
 # Markdown ---------------------------------------------------------------------------------------------------

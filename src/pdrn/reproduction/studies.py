@@ -14,10 +14,13 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,12 +33,15 @@ from pdrn.nets.maps import Map
 from pdrn.nets.primal_dual import Learned, Memory
 from pdrn.nets.related import LISTA, DeepPrimalDual, LearnedPrimalDual, ResidualNetwork, recurrent_proximal
 from pdrn.nets.runtime import limited, repeated
-from pdrn.reproduction.evaluate import evaluate, network_method
+from pdrn.reproduction.evaluate import FRAME_LENGTH, evaluate, network_method, whole_frames
 from pdrn.reproduction.tables import REMEDY, for_bits
 from pdrn.storage import content_sha256, make_folder
 from pdrn.training.config import Budget, Config, from_table
 from pdrn.training.data import DevelopmentData, TrainingData
 from pdrn.training.runs import Run, load_json, readable, run_for, save_json
+
+if TYPE_CHECKING:
+    from pdrn.training.loop import Callback
 
 STUDIES = ("neighbours", "extrapolation", "iterating")
 
@@ -415,6 +421,89 @@ def _gaps(network: Network, config: Config, dev: DevelopmentData) -> tuple[float
             float(np.median(problem.certificate(each.x, each.y).relative_gap))
             for each in plan.states(exact.weights, cells)
         )
+
+
+# Running a study --------------------------------------------------------------------------------------------
+
+
+def run_study(
+    study: str,
+    corpus: Corpus,
+    out: str | os.PathLike[str],
+    display: Callable[[str], AbstractContextManager[Callback]],
+    *,
+    epochs: int,
+    depths: Sequence[int],
+    rates: Sequence[float],
+    seeds: int,
+    bits: int,
+    frame_length: int,
+    batches: int,
+    threads: int = 0,
+) -> tuple[str, dict[str, Any]]:
+    """Train and measure the candidates of a study; return the name and the contents of its comparison.
+
+    Parameters
+    ----------
+    study, bits, frame_length, depths, batches
+        The candidates; see `candidates`.
+    corpus, out
+        The corpus, and the folder of the runs. Finished runs are reused.
+    display
+        Shows the progress of a run with a title.
+    epochs
+        The budget of every candidate; for neighbours, of the first, whose time all have.
+    rates, seeds
+        The learning rates to choose from, and the number of seeds.
+    threads
+        Of training (0: measure which number is fastest).
+    """
+    from pdrn.training.loop import Diverged, train
+    from pdrn.training.machine import fastest_threads
+
+    whole_frames(corpus, "test", FRAME_LENGTH)  # refuse a test set that could not be measured in the end
+    used_threads = threads or fastest_threads()
+    resampled_hz = corpus.sample_rate_hz or 0
+    networks = candidates(study, frame_length, bits, depths, batches, resampled_hz)
+    task: dict[str, Any] = {
+        "networks": [candidate.name for candidate in networks],
+        "corpus": corpus.folder.resolve().name,
+        "corpus_sha256": corpus.checksum,
+        "bits": bits,
+        "frame_length": frame_length,
+        "epochs": epochs,
+    }
+    if resampled_hz:
+        task["sample_rate_hz"] = resampled_hz
+    if study == "neighbours":
+        measure = partial(equal_time_steps, networks, corpus, epochs, used_threads)
+        steps = saved_steps(out, task | {"threads": threads}, measure)
+    else:
+        task["batches"], steps = batches, (epochs * batches,) * len(networks)
+    comparison = Comparison(networks, steps, tuple(rates), tuple(range(seeds)))
+    names, numbers = list[str](), count(1)
+
+    def train_all(runs: Iterable[tuple[Candidate, Config]]) -> None:
+        for candidate, config in runs:
+            number, rate = f"{next(numbers)}/{comparison.run_count}", config.optimiser.learning_rate
+            title = f"{number}  {candidate.name}, learning rate {rate:g}, seed {config.seed}"
+            with display(title) as shown:
+                try:
+                    run = train(config, corpus, out, threads=used_threads, callbacks=[shown])
+                    names.append(run.folder.name)
+                except Diverged as error:
+                    if config.seed != comparison.seeds[0]:
+                        raise
+                    shown.on_note(f"{title}: {error.fact}; this learning rate does not count")
+
+    train_all(comparison.trials())
+    train_all(comparison.repetitions(comparison.best_rates(corpus, out)))
+    measured = comparison.measure(corpus, out)
+    if study == "iterating":
+        measured = [add_curve(each, corpus, out) for each in measured]
+    results = [dataclasses.asdict(each) for each in measured]
+    contents = {"task": task, "steps": steps, "runs": names, "results": results}
+    return save_comparison(out, study, contents), contents
 
 
 # Files beside the runs --------------------------------------------------------------------------------------

@@ -33,7 +33,14 @@ from pdrn.errors import InputError, StorageError, printable, system_reason
 from pdrn.nets import Network
 from pdrn.nets import files as network_files
 from pdrn.nets.files import Provenance, decode, encode
-from pdrn.storage import atomic_write, content_sha256, exclusive_lock, open_tensors, verify_checksum
+from pdrn.storage import (
+    atomic_write,
+    content_sha256,
+    exclusive_lock,
+    make_folder,
+    open_tensors,
+    verify_checksum,
+)
 from pdrn.training.config import Config, run_name
 
 Entry = dict[str, Any]
@@ -216,13 +223,14 @@ class Run:
 
     def copy_log(self, folder: Path) -> None:
         """Copy record and log, without the networks, to another folder."""
-        self.complete_log()
+        self.complete_log()  # verified before it is copied
         if Run(folder).has_state or Run(folder).best_path.exists():
             raise InputError(f"{folder} has networks; choose another folder for the logs")
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in ("log.jsonl", "run.json"):
-            with atomic_write(folder / name, overwrite=True) as stream:
-                stream.write((self.folder / name).read_bytes())
+        make_folder(folder)
+        with readable(self.folder, "check that folder"):
+            for name in ("log.jsonl", "run.json"):
+                with atomic_write(folder / name, overwrite=True) as stream:
+                    stream.write((self.folder / name).read_bytes())
 
     def save_state(self, tensors: Tensors, facts: dict[str, Any]) -> None:
         """Write the checkpoint, which replaces the one before atomically."""
