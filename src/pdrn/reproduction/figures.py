@@ -8,7 +8,9 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator
 
 from pdrn.audio.frames import cut
@@ -41,49 +43,54 @@ def curves(table: Table1, kind: Kind, with_papers: bool) -> Figure:
 
     The layout is that of the paper's figures. Ticks at the right edge can mark the paper's minima.
     """
-    lengths = [result.epochs for result in table.values()]
-    is_wide = max(lengths) > LOG_RATIO * min(lengths)
+    depths = sorted({variant.depth for variant in table})
+    palette = matplotlib.colormaps["viridis"](np.linspace(0, 0.85, len(depths)))
+    colours = dict(zip(depths, palette, strict=True))
+    epochs = [result.epochs for result in table.values()]
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(8, 5.6), layout="constrained")
         axes = figure.subplots(2, 2, sharex=True, sharey=True)
-        depths = sorted({variant.depth for variant in table})
-        colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.85, len(depths)))
-        for row, regularised in enumerate((False, True)):
-            for column, split in enumerate(("train", "dev")):
-                panel = axes[row][column]
-                for depth, colour in zip(depths, colours, strict=True):
-                    result = table.get(Variant(kind, regularised, depth))
-                    if result is None:
+        lines: dict[int, Line2D] = {}
+        for row, regularised in zip(axes, (False, True), strict=True):
+            for panel, split in zip(row, ("train", "dev"), strict=True):
+                for depth, colour in colours.items():
+                    if (result := table.get(Variant(kind, regularised, depth))) is None:
                         continue
-                    epochs = [entry["epoch"] for entry in result.log]
                     errors = [1e4 * entry[f"{split}_mse"] for entry in result.log]
-                    marker = "." if len(epochs) < 3 else None
-                    panel.plot(epochs, errors, color=colour, lw=1.2, marker=marker, label=f"L = {depth}")
+                    marker = "." if result.epochs < 3 else None
+                    (lines[depth],) = panel.plot(
+                        [entry["epoch"] for entry in result.log], errors, color=colour, lw=1.2, marker=marker
+                    )
                     papers = PAPER_TABLE_1.get((kind, split, regularised, depth))
                     if papers and with_papers:
                         at = panel.get_yaxis_transform()
                         panel.plot([0.985, 1.0], 2 * [1e4 * papers], transform=at, color=colour, lw=2.5)
-                words = {"train": "training", "dev": "development"}[split]
-                panel.set_title(f"{words} error, {'with' if regularised else 'without'} regularisation")
-                panel.set_yscale("log")
-                if is_wide:
-                    panel.set_xscale("log")
-                    panel.xaxis.set_major_formatter("{x:g}")
-                else:
-                    panel.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-                panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-                panel.yaxis.set_major_formatter("{x:g}")
-                panel.yaxis.set_minor_formatter("")
-                if column == 0:
-                    panel.set_ylabel("MSE / 1e-4")
-                if row == 1:
-                    panel.set_xlabel("epoch")
                 if not panel.lines:
                     panel.text(0.5, 0.5, "not trained", transform=panel.transAxes, ha="center", color="gray")
-        handles = {line.get_label(): line for panel in axes.flat for line in panel.lines}
-        shown = [f"L = {depth}" for depth in depths if f"L = {depth}" in handles]
-        figure.legend([handles[label] for label in shown], shown, loc="outside upper right", ncols=len(shown))
+                data = {"train": "training", "dev": "development"}[split]
+                panel.set_title(f"{data} error, {'with' if regularised else 'without'} regularisation")
+                _scale_curves(panel, max(epochs) > LOG_RATIO * min(epochs))
+        for panel in axes[:, 0]:
+            panel.set_ylabel("MSE / 1e-4")
+        for panel in axes[1]:
+            panel.set_xlabel("epoch")
+        shown = [depth for depth in depths if depth in lines]
+        handles, labels = [lines[depth] for depth in shown], [f"L = {depth}" for depth in shown]
+        figure.legend(handles, labels, loc="outside upper right", ncols=len(shown))
         return figure
+
+
+def _scale_curves(panel: Axes, is_log: bool) -> None:
+    """Scale errors logarithmically, and epochs too if their numbers differ much."""
+    panel.set_yscale("log")
+    if is_log:
+        panel.set_xscale("log")
+        panel.xaxis.set_major_formatter("{x:g}")
+    else:
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    panel.yaxis.set_major_formatter("{x:g}")
+    panel.yaxis.set_minor_formatter("")
 
 
 def waveform(example: Arrays) -> Figure:

@@ -39,7 +39,7 @@ TITLE = "Primal-dual networks: tables and figures"
 
 def write_report(runs: str | os.PathLike[str], out: str | os.PathLike[str]) -> Path:
     """Write report.md and its figures, and return the path of report.md."""
-    if not load_results(runs_in(runs)) and not load_comparisons(runs):
+    if not any(run.is_done for run in runs_in(runs)) and not load_comparisons(runs):
         raise InputError(f"{runs} holds no finished run; make some with pdrn reproduce or pdrn train")
     make_folder(out)
     path = Path(out) / "report.md"
