@@ -1,4 +1,4 @@
-"""Corpora: a folder of sound files, indexed by checksum, split, and cut into frames or segments."""
+"""Corpora: folders of sound files, indexed by checksum, split, and cut into frames or segments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SPLIT_OF_FOLDER = {name: name for name in SPLITS} | dict.fromkeys(("val", "vali
 
 Progress = Callable[[int, int], None]
 
-# File names that tell the speaker: LibriSpeech's 103-1240-0000 and VCTK's p225_001.
+# File names that hold the speaker: LibriSpeech's 103-1240-0000 and VCTK's p225_001.
 _SPEAKER_NAMES = re.compile(r"(\d+)-\d+-\d+|([ps]\d+)_\d+(?:_mic\d)?")
 
 
@@ -44,8 +44,8 @@ class Entry:
 class Corpus:
     """An indexed folder of sound files.
 
-    Make it with `Corpus.scan`. Signals are mono (channels are averaged), at `sample_rate_hz` if that is
-    given, and divided by their own peak, as in the paper.
+    Make it with `Corpus.scan`. Signals are mono (channels are averaged), resampled to `sample_rate_hz` if
+    that is not None, and divided by their own peak, as in the paper.
     """
 
     folder: Path
@@ -61,15 +61,15 @@ class Corpus:
         Parameters
         ----------
         folder : path
-            Where it has subfolders train, dev (or val, valid, validation) and test, these are the split.
-            Otherwise the files are split 70/15/15 at random. Never apart are the files of one speaker, where
-            their names tell (as those of LibriSpeech and VCTK), and the others of one subfolder.
+            Subfolders train, dev (or val, valid, validation) and test are the split. Without them the files
+            are split 70/15/15 at random. Files of one speaker stay together where their names tell (as those
+            of LibriSpeech and VCTK), other files of one subfolder too.
         sample_rate_hz : int, optional
             Resample all signals to this rate; needed where the files have different ones.
         seed : int
             Seed of the random split.
         progress : callable, optional
-            Called with the number of files done and the number of all files, after each.
+            Called after each file with the number of files done, and of all files.
         """
         folder = Path(folder)
         if not folder.is_dir():
@@ -97,9 +97,9 @@ class Corpus:
 
     @staticmethod
     def joined(corpora: Sequence[Corpus]) -> Corpus:
-        """Return corpora as one, in whatever order they are named; each keeps its split.
+        """Join corpora into one that does not depend on their order; each keeps its split.
 
-        They are resampled to one rate, or none is. The folder is the one that holds all of theirs.
+        They have one `sample_rate_hz`. The folder is the closest one that holds all of theirs.
         """
         first, *others = corpora
         if not others:
@@ -124,7 +124,7 @@ class Corpus:
 
     @property
     def checksum(self) -> str:
-        """One checksum of all: changes if a file's name, content or split does."""
+        """A checksum of the names, contents and splits of all files."""
         lines = [f"{entry.split} {entry.path} {entry.sha256}\n" for entry in self.entries]
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
@@ -140,11 +140,11 @@ class Corpus:
         return self.sample_rate_hz or self.entries[0].sample_rate_hz
 
     def length(self, entry: Entry) -> int:
-        """Return how many samples the signal of a file has; where it is resampled, give or take one."""
+        """Return the number of samples of a file's signal, give or take one where it is resampled."""
         return round(entry.frames * self.signal_rate_hz / entry.sample_rate_hz)
 
     def signal(self, entry: Entry, dtype: DTypeLike = np.float64) -> FloatArray:
-        """Read one file as a mono signal with a peak of 1, checking that it is what was indexed."""
+        """Read one file as a mono signal with a peak of 1, and check it against its checksum."""
         file = self.folder / entry.path
         sound = read(file)
         if file_sha256(file) != entry.sha256:
@@ -180,7 +180,7 @@ class Corpus:
 def segments(
     signals: Sequence[FloatArray], segment_length: int, count: int, generator: np.random.Generator
 ) -> FloatArray:
-    """Draw segments at random: every start in every signal is as likely.
+    """Draw segments at random; every start in every signal is equally likely.
 
     Returns
     -------
@@ -212,7 +212,7 @@ def _is_sound(file: Path, folder: Path) -> bool:
 
 
 def _random_split(paths: list[str], seed: int) -> dict[str, str]:
-    """Return a split for each path: 70/15/15 of the files, the files of one group never apart."""
+    """Return a split for each path: 70/15/15 of the files, keeping groups together."""
     in_one_folder = len({Path(path).parent for path in paths}) == 1
     by_group: dict[object, list[str]] = {}
     for path in paths:
@@ -244,7 +244,7 @@ def _random_split(paths: list[str], seed: int) -> dict[str, str]:
 def speech() -> tuple[NDArray[np.float64], int]:
     """Return 32 s of synthetic speech as samples in [-1, 1] and their rate, 16000 Hz.
 
-    `data/README.md` beside the recording says how it was made and what may be done with it: anything.
+    `data/README.md` beside the recording says how it was made; it is free for any use.
 
     Examples
     --------

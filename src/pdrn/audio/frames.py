@@ -16,7 +16,7 @@ def _check(frame_length: int, hop: int) -> None:
 
 
 def cut(signal: ArrayLike, frame_length: int, hop: int | None = None) -> FloatArray:
-    """Return the whole frames of a signal, without the incomplete tail: the paper's (4.1).
+    """Cut a signal into whole frames, without the incomplete tail: the paper's (4.1).
 
     Frame j holds the samples j hop to j hop + frame_length - 1, j = 0 ... floor((N - frame_length) / hop).
 
@@ -26,7 +26,7 @@ def cut(signal: ArrayLike, frame_length: int, hop: int | None = None) -> FloatAr
     frame_length : int
         The paper's n.
     hop : int, optional
-        The paper's s, `frame_length` unless given.
+        The paper's s; default: `frame_length`.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def cut(signal: ArrayLike, frame_length: int, hop: int | None = None) -> FloatAr
 
 
 def split(signal: ArrayLike, frame_length: int, hop: int) -> FloatArray:
-    """Return overlapping frames that hold every sample, zeros put around the signal.
+    """Split a signal into overlapping frames that hold every sample, with zeros around it.
 
     The first frame starts `frame_length - hop` samples early, so that the first samples are in as many
     frames as all others.
@@ -82,20 +82,20 @@ def split(signal: ArrayLike, frame_length: int, hop: int) -> FloatArray:
 
 
 def join(frames: ArrayLike, length: int, hop: int, window: ArrayLike | None = None) -> FloatArray:
-    """Return the signal whose `split` the frames are, averaging where they overlap.
+    """Join the frames of `split` into a signal, averaging where they overlap.
 
-    Sample by sample, the mean of the frames that hold it, weighted by the window. Where they agree the
-    result is that very number, so that join(split(s)) equals s exactly, for every window.
+    Each sample is the mean of the frames that hold it, weighted by the window. Where these agree the result
+    is that very number, so join(split(s)) equals s exactly, for every window.
 
     Parameters
     ----------
     frames : array_like, shape (..., frames, frame_length)
     length : int
-        Samples of the signal that was split, which the frames alone do not tell.
+        Samples of the signal that was split.
     hop : int
         As in `split`.
     window : array_like, shape (frame_length,), optional
-        Weights >= 0, all one unless given. A sample with no weight at all is taken from its first frame.
+        Weights >= 0; default: all one. A sample with no weight at all is taken from its first frame.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""Metrics: how far an estimate is from the signal, in numbers and in hearing.
+"""Metrics: the distance of an estimate from the signal, and perceptual measures.
 
 Each takes references and estimates alike: one signal, a 2-D array of signals in rows, or a sequence of
-signals of different lengths. Decibels of several signals are the mean over the signals, unless pooled.
+signals of different lengths. Several signals give the mean over the signals, unless pooled.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pdrn.audio.cells import FloatArray
 from pdrn.audio.frames import cut
-from pdrn.errors import InputError, MissingDependencyError
+from pdrn.errors import InputError, MissingDependencyError, PdrnError
 
 Signals = FloatArray | Sequence[FloatArray]
 Signal64 = NDArray[np.float64]
@@ -24,7 +24,7 @@ PESQ_BANDS = {8000: "nb", 16000: "wb"}
 
 
 def _pairs(references: Signals, estimates: Signals) -> list[tuple[Signal64, Signal64]]:
-    """Return the signals in pairs, refusing none at all, unequal lengths and empty ones."""
+    """Pair references and estimates; refuse unequal lengths and empty signals."""
     rows = [
         [np.asarray(row, dtype=np.float64) for row in ([signals] if np.ndim(signals[0]) == 0 else signals)]
         if len(signals)
@@ -165,10 +165,10 @@ def log_spectral_distance(
 
 
 def pesq(references: Signals, estimates: Signals, sample_rate_hz: int) -> float:
-    """Return PESQ, the mean over the signals: of the band that it is defined for at this rate.
+    """Return PESQ, the mean over the signals.
 
-    At 16 kHz that is the wide band (ITU-T P.862.2, at most 4.64), at 8 kHz the narrow one (P.862.1, at most
-    4.55); the two are not to be compared.
+    At 16 kHz it is wide-band (ITU-T P.862.2, at most 4.64), at 8 kHz narrow-band (P.862.1, at most 4.55);
+    the two cannot be compared.
     """
     check_pesq(sample_rate_hz)
     try:
@@ -190,7 +190,7 @@ def pesq(references: Signals, estimates: Signals, sample_rate_hz: int) -> float:
 
 
 def check_pesq(sample_rate_hz: int) -> None:
-    """Refuse a rate that PESQ is not defined at."""
+    """Refuse a rate at which PESQ is not defined."""
     if sample_rate_hz not in PESQ_BANDS:
         raise InputError(
             f"PESQ is defined at 8000 and 16000 Hz, and this is {sample_rate_hz} Hz; leave it out or resample"
@@ -223,7 +223,7 @@ def or_none(measure: Callable[[], float]) -> float | None:
     """Return the figure, None where it is not defined or its package is missing."""
     try:
         return measure()
-    except (ValueError, ImportError):
+    except PdrnError:
         return None
 
 

@@ -1,0 +1,60 @@
+"""The public surface: what `pdrn` and its packages offer, and what importing them costs."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import pdrn
+from pdrn.errors import MissingDependencyError
+
+PACKAGES = ["pdrn", "pdrn.audio", "pdrn.restoration"]
+
+
+def test_the_package_offers_exactly_these_names():
+    offered = "restore Restorer Cells read write solve PDN PDRN unroll load __version__"
+    assert set(dir(pdrn)) == set(pdrn.__all__) == set(offered.split())
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_every_name_on_offer_can_be_imported(name):
+    package = importlib.import_module(name)
+    assert len(package.__all__) > 5
+    assert sorted(dir(package)) == sorted(package.__all__)
+    for offered in package.__all__:
+        assert getattr(package, offered) is not None
+    with pytest.raises(AttributeError, match="destroy"):
+        _ = package.destroy
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_importing_a_package_imports_nothing_heavy(name):
+    code = (
+        f"import sys, {name}; print({{'numpy', 'scipy', 'torch', 'typer', 'soundfile'}} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_restoring_needs_no_torch():
+    code = (
+        "import sys, numpy, pdrn; pdrn.restore(numpy.zeros(9), 8000, bits=5); print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("name", ["PDN", "PDRN", "unroll"])
+def test_without_torch_its_names_say_what_to_install(monkeypatch, name):
+    monkeypatch.setattr(pdrn, "find_spec", lambda _: None)
+    with pytest.raises(MissingDependencyError, match=r"pdrn\[train\]"):
+        getattr(pdrn, name)
+
+
+def test_a_network_file_is_read_and_a_sound_written(tiny_models, tmp_path):
+    network, provenance = pdrn.load(tiny_models / "speech-large.safetensors")
+    assert provenance.unit == "cell"
+    assert len(network.weights) > 0
+    pdrn.write(tmp_path / "a.wav", [0.5, 0.25], 8000)
+    assert pdrn.read(tmp_path / "a.wav").samples.tolist() == [0.5, 0.25]
