@@ -2,8 +2,10 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# The laws of the mathematics, of files and of workers.
+QUICK  := tests/convex tests/nets tests/audio tests/restoration tests/test_storage.py tests/test_errors.py tests/test_workers.py
 
-.PHONY: demo page test lint docs site dist bench fuzz faults clean
+.PHONY: demo page test quick lint docs site dist bench fuzz faults clean
 
 demo: $(VENV)/.core
 	$(BIN)/pdrn demo
@@ -13,6 +15,9 @@ page: $(VENV)/.page
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+quick: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not browser and not cluster" $(QUICK)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

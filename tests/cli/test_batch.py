@@ -1,15 +1,30 @@
-"""Which files become which."""
+"""Many files: the plan, the manifest, one file of a batch."""
 
+import errno
+import json
 import os
+import shutil
+import signal
+import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
+from tests.cli.running import pdrn, run, started, wait_until
+from tests.cli.test_restore import QUANTIZED, RATE
 
-from pdrn.audio.files import _BYTES
+from pdrn.audio.detection import QuantizerOptions
+from pdrn.audio.files import _BYTES, write
 from pdrn.audio.quantizers import LAWS
-from pdrn.cli.batch import Job, plan
+from pdrn.cli import batch
+from pdrn.cli.batch import Job, Settings, open_manifest, plan, restore_one
 from pdrn.cli.options import TEMPLATE, Law, Subtype
-from pdrn.errors import UsageError
+from pdrn.errors import AudioError, LockedError, UsageError
+from pdrn.restoration.restorer import Restorer
+
+QUICK = ("--bits", 5, "--method", "cp", "--iterations", 1)
+COMMAND = ("restore", "in", "-o", "out", "--manifest", "done.jsonl", *QUICK)
+SETTINGS = Settings(Restorer(method="cp", iterations=1), QuantizerOptions(bits=5))
 
 
 @pytest.fixture
@@ -128,3 +143,256 @@ def test_what_cannot_be_meant_is_refused(tree, inputs, options, error, reason):
 def test_the_options_are_those_of_the_layers_below():
     assert {str(subtype) for subtype in Subtype} == set(_BYTES)
     assert {str(law) for law in Law} == set(LAWS)
+
+
+@pytest.fixture
+def job(tmp_path):
+    write(tmp_path / "a.wav", QUANTIZED, RATE, subtype="PCM_16")
+    return Job(str(tmp_path / "a.wav"), str(tmp_path / "b.wav"))
+
+
+@pytest.mark.parametrize(
+    ("number", "transient"),
+    [(errno.EIO, True), (errno.ESTALE, True), (errno.ENOSPC, False), (errno.ENOENT, False)],
+)
+def test_only_what_may_pass_by_itself_is_worth_another_attempt(job, monkeypatch, number, transient):
+    def fails(*_, **__):
+        try:
+            raise OSError(number, "no")
+        except OSError as error:
+            raise AudioError("it cannot be read") from error
+
+    monkeypatch.setattr(batch.Restorer, "restore_file", fails)
+    outcome = restore_one(job, SETTINGS)
+    assert (outcome.status, outcome.transient) == ("failed", transient)
+
+
+def test_a_bad_file_is_not(job):
+    with open(job.source, "wb") as file:
+        file.write(b"RIFFrubbish")
+    outcome = restore_one(job, SETTINGS)
+    assert (outcome.status, outcome.transient) == ("failed", False)
+
+
+def test_what_a_worker_left_before_it_died_is_taken_where_it_is_right(job):
+    again = Job(job.source, job.target, again=True)
+    assert restore_one(job, SETTINGS).status == "restored"
+    assert restore_one(job, SETTINGS).status == "failed"
+    outcome = restore_one(again, SETTINGS)
+    assert (outcome.status, outcome.report.output) == ("restored", job.target)
+    with open(job.target, "ab") as file:
+        file.write(b"more")
+    assert "is there already, and not what" in restore_one(again, SETTINGS).error
+
+
+@pytest.fixture
+def manifested(tmp_path, monkeypatch):
+    """Three short sounds, restored once with a manifest."""
+    monkeypatch.chdir(tmp_path)
+    os.mkdir("in")
+    for number, name in enumerate("abc"):
+        write(f"in/{name}.wav", QUANTIZED[1000 * number :], RATE, subtype="PCM_16")
+    assert pdrn(*COMMAND).returncode == 0
+    return tmp_path
+
+
+def statuses(*options):
+    """Run the command again; tell what became of each input."""
+    done = pdrn(*COMMAND, "--json", *options)
+    rows = map(json.loads, done.stdout.splitlines())
+    return done.returncode, {Path(row["input"]).stem: row["status"] for row in rows}
+
+
+def contents():
+    return {path.name: path.read_bytes() for path in Path("out").iterdir()}
+
+
+def test_what_is_done_is_not_done_again(manifested):
+    before, lines = os.stat("out/a_restored.wav"), Path("done.jsonl").read_text()
+    assert statuses() == (0, {"a": "skipped", "b": "skipped", "c": "skipped"})
+    assert os.stat("out/a_restored.wav") == before
+    assert Path("done.jsonl").read_text() == lines
+
+
+def test_not_even_where_outputs_may_be_overwritten(manifested):
+    assert statuses("--overwrite") == (0, {"a": "skipped", "b": "skipped", "c": "skipped"})
+
+
+def test_it_moves_with_the_outputs(manifested, tmp_path):
+    os.mkdir("elsewhere")
+    shutil.move("out", "elsewhere/out")
+    shutil.move("done.jsonl", "elsewhere/done.jsonl")
+    moved = ("restore", "in", "-o", "elsewhere/out", "--manifest", "elsewhere/done.jsonl")
+    assert pdrn(*moved, *QUICK).stderr.endswith("3 skipped\n")
+
+
+def test_an_output_that_is_gone_is_made_again(manifested):
+    before = contents()
+    os.remove("out/b_restored.wav")
+    assert statuses() == (0, {"a": "skipped", "b": "restored", "c": "skipped"})
+    assert contents() == before
+
+
+def test_an_output_that_was_altered_is_reported_and_made_again_where_told(manifested):
+    before = contents()
+    Path("out/b_restored.wav").write_bytes(b"mine")
+    done = pdrn(*COMMAND)
+    assert done.returncode == 1
+    assert "out/b_restored.wav was changed since it was restored; remove it, or allow" in done.stderr
+    assert Path("out/b_restored.wav").read_bytes() == b"mine"
+    assert statuses("--overwrite") == (0, {"a": "skipped", "b": "restored", "c": "skipped"})
+    assert contents() == before
+
+
+def test_an_input_that_is_another_now_is_not_done(manifested):
+    shutil.copy("in/a.wav", "in/b.wav")
+    code, status = statuses()
+    assert (code, status["b"]) == (1, "failed")
+    assert statuses("--overwrite") == (0, {"a": "skipped", "b": "restored", "c": "skipped"})
+    assert contents()["b_restored.wav"] == contents()["a_restored.wav"]
+
+
+@pytest.mark.parametrize("options", [("--mix", 0.5), ("--iterations", 2), ("--subtype", "PCM_24")])
+def test_what_was_made_otherwise_is_not_done(manifested, options):
+    before = contents()
+    with mock.patch("pdrn.cli.batch.Restorer.restore_file") as restore_file:
+        assert set(statuses(*options)[1].values()) == {"failed"}
+    restore_file.assert_not_called()
+    assert contents() == before
+    assert set(statuses(*options, "--overwrite")[1].values()) == {"restored"}
+    assert set(statuses(*options)[1].values()) == {"skipped"}
+
+
+def test_a_network_of_the_same_name_with_other_weights_is_another(manifested, tiny_folder):
+    learned = ("restore", "in", "-o", "new", "--manifest", "new.jsonl", "--bits", 5, "--model", "net")
+    shutil.copy(tiny_folder / "speech-large.safetensors", "net")
+    assert pdrn(*learned).returncode == 0
+    assert pdrn(*learned).stderr.endswith("3 skipped\n")
+    shutil.copy(tiny_folder / "speech-small.safetensors", "other")
+    os.replace("other", "net")
+    assert run(*learned).returncode == 1  # in a process that has not read the other
+
+
+def test_an_output_that_nobody_noted_is_proven_by_doing_it_again(manifested):
+    """As where the process was killed after the one and before the other."""
+    lines = Path("done.jsonl").read_text().splitlines(keepends=True)
+    Path("done.jsonl").write_text("".join(lines[:2]))
+    Path("out/c_restored.wav").write_bytes(b"mine")
+    assert statuses() == (1, {"a": "skipped", "b": "restored", "c": "failed"})
+    assert Path("out/c_restored.wav").read_bytes() == b"mine"
+    assert len(Path("done.jsonl").read_text().splitlines()) == 3
+    assert statuses("--skip-existing") == (0, {"a": "skipped", "b": "skipped", "c": "skipped"})
+
+
+def test_a_last_line_that_was_cut_off_is_no_line(manifested):
+    content = Path("done.jsonl").read_bytes()
+    Path("done.jsonl").write_bytes(content[:-20])
+    assert pdrn(*COMMAND, "--overwrite").stderr.endswith("2 skipped, 1 restored\n")
+    done = pdrn(*COMMAND)
+    assert done.stderr.splitlines()[0] == "pdrn: done.jsonl: 1 unreadable lines are ignored"
+    assert done.stderr.endswith("3 skipped\n")
+
+
+@pytest.mark.parametrize(
+    "damage", [b"\x00" * 90, b'{"output": 3}', b'{"output": "a"', b"[1]", b"[" * 200_000]
+)
+def test_lines_that_are_damaged_prove_nothing(manifested, damage):
+    head, first, *others = Path("done.jsonl").read_bytes().splitlines()
+    assert b"in/a.wav" in first
+    Path("done.jsonl").write_bytes(b"\n".join([head, damage, *others, b""]))
+    os.remove("out/a_restored.wav")
+    done = pdrn(*COMMAND)
+    assert "1 unreadable lines" in done.stderr
+    assert sorted(done.stderr.splitlines()[-1].split(", ")) == ["1 restored", "2 skipped"]
+
+
+def test_a_checksum_that_is_damaged_proves_nothing(manifested):
+    row = json.loads(Path("done.jsonl").read_text().splitlines()[1])
+    content = Path("done.jsonl").read_text().replace(row["target"], row["source"])
+    Path("done.jsonl").write_text(content)
+    assert statuses()[0] == 1
+
+
+def test_another_file_is_no_manifest(manifested):
+    content = Path("in/a.wav").read_bytes()
+    done = pdrn("restore", "in/b.wav", "-o", "b.wav", "--manifest", "in/a.wav", *QUICK)
+    assert done.returncode == 1
+    assert "in/a.wav is there already and no manifest; choose another name" in done.stderr
+    assert Path("in/a.wav").read_bytes() == content
+    assert not Path("b.wav").exists()
+
+
+def test_two_runs_do_not_share_one(manifested):
+    with open_manifest("done.jsonl"), pytest.raises(LockedError), open_manifest("done.jsonl"):
+        pass
+
+
+def test_pipes_have_none(manifested):
+    done = pdrn("restore", "in/a.wav", "-o", "-", "--manifest", "new.jsonl")
+    assert done.returncode == 2
+    assert "--manifest is for files, and not for pipes" in " ".join(done.stderr.split())
+    os.mkfifo("pipe")
+    done = pdrn("restore", "pipe", "-o", "b.wav", "--manifest", "new.jsonl")
+    assert "is no file that can be read twice; leave out the manifest" in done.stderr
+
+
+def test_a_killed_run_goes_on_where_it_was(manifested):
+    expected = contents()
+    shutil.rmtree("out")
+    os.remove("done.jsonl")
+    for number in range(20):
+        os.link("in/a.wav", f"in/a{number:02}.wav")
+    with started(*COMMAND, "--jobs", 2) as process:
+        notes = Path("done.jsonl")
+        wait_until(lambda: notes.exists() and notes.read_text().count("\n") > 3, 120)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+    done = contents()
+    assert all(content == expected.get(name, expected["a_restored.wav"]) for name, content in done.items())
+    code, status = statuses()
+    assert code == 0
+    assert list(status.values()).count("skipped") >= 3
+    assert len(contents()) == 23
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "reason"),
+    [
+        (
+            ("--engine", "ray", "--address", "127.0.0.1:1"),
+            1,
+            "no Ray answers at 127.0.0.1:1; start one there",
+        ),
+        (("--engine", "ray", "--address", "nonsense"), 1, "a cluster's address is HOST:PORT, or auto"),
+        (("--address", "auto"), 2, "--address is of a Ray cluster; add --engine ray"),
+        (("--engine", "ray", "-o", "-"), 2, "--engine is for files, and not for pipes; leave it out"),
+        (("--engine", "ray", "--raw", "--rate", 8000), 2, "--engine is for files; leave it or --raw out"),
+    ],
+)
+def test_options_of_a_cluster_are_checked(manifested, options, code, reason):
+    done = pdrn("restore", "in/a.wav", *options)
+    assert done.returncode == code
+    assert reason in " ".join(done.stderr.split())
+
+
+def test_without_ray_it_says_how_to_get_it(manifested, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    done = pdrn("restore", "in/a.wav", "--engine", "ray")
+    assert (done.returncode, done.stderr) == (1, "pdrn: Ray is not installed: pip install 'pdrn[ray]'\n")
+
+
+def test_a_bug_in_one_file_shows_its_traceback_and_the_others_go_on(manifested, monkeypatch):
+    original = batch.Restorer.restore_file
+
+    def fails_once(restorer, source, *arguments, **options):
+        if source == "in/b.wav":
+            raise ZeroDivisionError("a bug")
+        return original(restorer, source, *arguments, **options)
+
+    monkeypatch.setattr(batch.Restorer, "restore_file", fails_once)
+    done = pdrn("restore", "in", "-o", "other", *QUICK)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "ZeroDivisionError: a bug" in done.stderr
+    assert sorted(os.listdir("other")) == ["a_restored.wav", "c_restored.wav"]
+    assert sorted(done.stderr.splitlines()[-1].split(", ")) == ["1 failed", "2 restored"]

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +13,10 @@ from tests.cli.running import pdrn, run, started, wait_until
 from tests.cli.test_restore import QUANTIZED, RATE
 
 from pdrn.audio.files import write
-from pdrn.workers import ATTEMPTS, connect_ray, run_jobs
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'pdrn[ray]'")
+pytestmark = pytest.mark.cluster
+
 SLOW = ("--bits", 5, "--method", "cp", "--iterations", 8)
 """A third of a second per file, or more."""
 
@@ -118,58 +118,6 @@ def test_an_interrupt_ends_it_in_order(folder, cluster):
     assert contents("out").items() <= contents("local").items()
 
 
-def kills_its_process_if_told(job):
-    name, folder, _ = job
-    if name == "deadly":
-        os.kill(os.getpid(), signal.SIGKILL)
-    count = len(os.listdir(folder))
-    Path(folder, f"{name}-{count}").touch()
-    return name, count
-
-
-def fits():
-    return True
-
-
-def test_a_job_that_kills_its_workers_is_given_up_and_what_may_pass_is_done_again(
-    cluster, tmp_path, monkeypatch
-):
-    monkeypatch.setattr("pdrn.workers.PAUSE_SECONDS", 0.1)
-    jobs = [(name, str(tmp_path), False) for name in ("first", "deadly", "passing", "last")]
-    with connect_ray(cluster.address, 1) as ray:
-        ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-        results = dict(
-            (job[0], (job[2], result))
-            for job, result in run_jobs(
-                kills_its_process_if_told,
-                jobs,
-                1,
-                ray=ray,
-                check=fits,
-                retry=lambda job, result: (
-                    (*job[:2], True) if result is None or result[0] == "passing" else None
-                ),
-            )
-        )
-    assert results["first"] == (False, ("first", 0))
-    assert results["deadly"] == (True, None)
-    assert results["passing"][0]
-    assert results["last"][1] is not None
-    assert sum(name.startswith("passing") for name in os.listdir(tmp_path)) == ATTEMPTS
-
-
-def differs():
-    return False
-
-
-def test_a_worker_that_would_do_it_otherwise_is_refused(cluster, tmp_path):
-    with connect_ray(cluster.address, 1) as ray:
-        ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-        results = run_jobs(fits, [1], 1, ray=ray, check=differs)
-        with pytest.raises(ValueError, match="has another pdrn, or other networks; install the same"):
-            next(results)
-
-
 def test_a_node_that_dies_costs_no_file(folder, cluster):
     with started(*command(cluster)) as process:
         wait_until(lambda: len(outputs()) >= 2, 120)
@@ -186,29 +134,3 @@ def test_a_ray_of_its_own(folder):
     assert done.stderr.endswith("\n2 restored\n")
     assert contents("out").items() <= contents("local").items()
     assert len(outputs()) == 2
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "reason"),
-    [
-        (
-            ("--engine", "ray", "--address", "127.0.0.1:1"),
-            1,
-            "no Ray answers at 127.0.0.1:1; start one there",
-        ),
-        (("--engine", "ray", "--address", "nonsense"), 1, "a cluster's address is HOST:PORT, or auto"),
-        (("--address", "auto"), 2, "--address is of a Ray cluster; add --engine ray"),
-        (("--engine", "ray", "-o", "-"), 2, "--engine is for files, and not for pipes; leave it out"),
-        (("--engine", "ray", "--raw", "--rate", 8000), 2, "--engine is for files; leave it or --raw out"),
-    ],
-)
-def test_mistakes_get_one_sentence(folder, options, code, reason):
-    done = pdrn("restore", "in/0.wav", *options)
-    assert done.returncode == code
-    assert reason in " ".join(done.stderr.split())
-
-
-def test_without_ray_it_says_how_to_get_it(folder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    done = pdrn("restore", "in/0.wav", "--engine", "ray")
-    assert (done.returncode, done.stderr) == (1, "pdrn: Ray is not installed: pip install 'pdrn[ray]'\n")

@@ -17,6 +17,7 @@ def clinic(tmp_path_factory):
         yield folder, works, opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "hits"),
     [
@@ -33,6 +34,7 @@ def test_whatever_ends_a_command_nothing_is_lost(clinic, name, hits):
         assert not any(counts[word] for word in BAD), counts
 
 
+@pytest.mark.slow
 def test_damaged_files_are_refused_or_harmless(tmp_path, capfd):
     (tmp_path / "pristine").mkdir()
     corruptions.prepare(tmp_path / "pristine")

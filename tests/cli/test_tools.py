@@ -1,72 +1,20 @@
-"""The command line, as a user runs it."""
+"""The commands quantize, inspect, compare, models, demo and env."""
 
 import json
-import os
 import subprocess
 import sys
-from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile
-from tests.cli.running import COMMAND, pdrn
+from tests.cli.running import pdrn
 
 from pdrn.audio.corpus import speech
 from pdrn.audio.files import read, write
 from pdrn.audio.quantizers import MidRise
 from pdrn.cli import tools
-from pdrn.training import config
+from pdrn.restoration import registry
 
-ROOT = Path(__file__).parents[2]
 RATE = 16000
-
-
-@pytest.fixture
-def folder(tmp_path):
-    samples, rate = speech()
-    for split, length in (("train", 3 * rate), ("dev", 1000), ("test", 3 * rate)):
-        (tmp_path / split).mkdir()
-        soundfile.write(tmp_path / split / "a.wav", samples[rate : rate + length], rate)
-    return tmp_path
-
-
-def test_help_names_the_commands():
-    result = pdrn("--help")
-    assert result.returncode == 0
-    for command in (
-        "restore",
-        "quantize",
-        "inspect",
-        "compare",
-        "models",
-        "demo",
-        "evaluate",
-        "train",
-        "reproduce",
-        "report",
-        "env",
-    ):
-        assert f"  {command} " in result.stdout
-
-
-def test_help_needs_none_of_the_heavy_modules():
-    code = (
-        "import sys\nfrom pdrn.cli.main import main\n"
-        "try: main()\nexcept SystemExit: pass\n"
-        "print(sorted({'numpy', 'scipy', 'torch', 'soundfile'} & set(sys.modules)))"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True
-    )
-    assert result.stdout.splitlines()[-1] == "[]"
-
-
-def test_the_reference_is_what_help_says():
-    made = subprocess.run(
-        [sys.executable, ROOT / "tools" / "make_cli_docs.py"], capture_output=True, text=True, check=True
-    )
-    assert made.stdout == (ROOT / "docs" / "cli.md").read_text(), "run: make docs"
 
 
 @pytest.fixture
@@ -118,12 +66,6 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     assert said == f"pdrn: {tmp_path / 'file'} cannot be made: File exists; choose another place\n"
 
 
-def test_the_version_is_told():
-    result = pdrn("--version")
-    assert result.returncode == 0
-    assert result.stdout == f"pdrn {version('pdrn')}\n"
-
-
 def test_the_demo_shows_a_network_beside_chambolle_pock(short_demo, tiny_models, tmp_path):
     result = pdrn("demo", "-o", tmp_path / "demo")
     assert result.returncode == 0
@@ -160,14 +102,6 @@ def test_quantize_says_what_was_cut_off_at_full_scale(tmp_path):
     for options, said in (((), "2 samples beyond full scale were cut off there\n"), (("--clip-at", 1), "")):
         done = pdrn("quantize", tmp_path / "a.wav", tmp_path / "b.wav", "--bits", 5, "--overwrite", *options)
         assert (done.returncode, done.stderr) == (0, said)
-
-
-def test_names_that_a_terminal_cannot_show_are_written_out(tmp_path):
-    write(tmp_path / "\u00fc.wav", MidRise(5).quantize(speech()[0][:RATE]), RATE)
-    command = [*COMMAND, "inspect", tmp_path / "\u00fc.wav"]
-    done = subprocess.run(command, capture_output=True, env=os.environ | {"PYTHONIOENCODING": "ascii"})
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert b"\\xfc.wav" in done.stdout
 
 
 def test_inspect_says_what_is_there(tiny_models, tmp_path):
@@ -219,41 +153,45 @@ def test_env_names_versions():
     }
 
 
-def test_evaluate_prints_one_json_object_per_method(folder):
-    result = pdrn("evaluate", "--corpus", folder, "--methods", "qu,cp:5", "--json")
-    rows = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [row["method"] for row in rows] == ["qu", "cp:5"]
-    assert rows[1]["ratio"] < rows[0]["ratio"] == 1.0
+def test_the_list_names_rate_size_and_latency(tiny_models):
+    rows = [json.loads(line) for line in pdrn("models", "list", "--json").stdout.splitlines()]
+    assert [row["name"] for row in rows] == ["speech-large", "speech-small"]
+    assert rows[1]["sample_rate_hz"] == 16000
+    assert rows[1]["stream_latency_samples"] == 23
+    assert rows[1]["bytes"] == (tiny_models / "speech-small.safetensors").stat().st_size
+    table = pdrn("models", "list").stdout
+    assert "speech-large" in table
+    assert "16000 Hz" in table
 
 
-def test_evaluate_takes_models(folder, tiny_models):
-    result = pdrn("evaluate", "--corpus", folder, "--methods", "qu,speech-small", "--json")
-    rows = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [row["method"] for row in rows] == ["qu", "speech-small"]
-    assert rows[1]["ratio"] != 1
+def test_a_card_is_shown(tiny_models):
+    assert pdrn("models", "show", "speech-large").stdout.startswith("# speech-large")
+    other = pdrn("models", "show", "music")
+    assert other.returncode == 1
+    assert other.stderr == "pdrn: no model is called 'music'; there are speech-large, speech-small\n"
 
 
-def test_the_help_of_training_names_the_configurations_that_come_along():
-    text = "".join(pdrn("train", "--help").stdout.split())  # lines may end at a hyphen
-    assert all(name in text for name in config.names())
+def test_files_are_verified(tiny_models, tmp_path, monkeypatch):
+    assert pdrn("models", "verify").stdout == "speech-large: as shipped\nspeech-small: as shipped\n"
+    assert pdrn("models", "verify", "speech-small").stdout == "speech-small: as shipped\n"
+    for file in tiny_models.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "speech-large.safetensors").write_bytes(b"other")
+    monkeypatch.setattr(registry, "FOLDER", tmp_path)
+    done = pdrn("models", "verify")
+    assert (done.returncode, done.stdout) == (1, "speech-small: as shipped\n")
+    assert "install pdrn again" in done.stderr
 
 
-def test_evaluate_prints_a_table(folder):
-    result = pdrn("evaluate", "--corpus", folder, "--methods", "qu")
-    assert result.returncode == 0
-    assert "SNR / dB" in result.stdout
-    assert "1.000" in result.stdout
+@pytest.mark.parametrize("arguments", [["list"], ["verify"]])
+def test_it_needs_no_torch(arguments):
+    program = "import sys\nsys.modules['torch'] = None\nfrom pdrn.cli.main import main\nmain()"
+    subprocess.run([sys.executable, "-c", program, "models", *arguments], capture_output=True, check=True)
 
 
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "reason"),
     [
-        (["evaluate", "--corpus", "nowhere"], 1, "nowhere"),
-        (["evaluate", "--corpus", "FOLDER", "--methods", "magic"], 1, "no method is called 'magic'"),
-        (["evaluate", "--corpus", "FOLDER", "--split", "exam"], 1, "exam"),
-        (["evaluate", "--corpus", "FOLDER", "--split", "dev"], 1, "dev split"),
-        (["evaluate", "--corpus", "FOLDER", "--bits", "0"], 2, "--bits"),
-        (["evaluate"], 2, "--corpus"),
         (["quantize", "a.wav", "b.wav"], 2, "pass either --bits or --law"),
         (
             ["quantize", "a.wav", "b.wav", "--law", "alaw", "--kind", "mid-rise"],
@@ -266,33 +204,9 @@ def test_evaluate_prints_a_table(folder):
         (["dance"], 2, "dance"),
     ],
 )
-def test_mistakes_get_one_sentence_and_no_traceback(folder, arguments, exit_code, reason):
-    result = pdrn(*(folder if argument == "FOLDER" else argument for argument in arguments))
+def test_mistakes_get_one_sentence_and_no_traceback(arguments, exit_code, reason):
+    result = pdrn(*arguments)
     assert result.returncode == exit_code
     assert reason in result.stderr
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
-
-
-@pytest.mark.parametrize(("sign", "exit_code"), [("SIGTERM", 143), ("SIGINT", 130)])
-def test_a_signal_that_comes_out_as_another_error_ends_the_command_all_the_same(sign, exit_code):
-    code = (
-        "import os, signal\nfrom pdrn.cli import main as cli\n"
-        "def work():\n"
-        f"    try: os.kill(os.getpid(), signal.{sign}); signal.pause()\n"
-        "    finally: raise AttributeError('in the midst of an import')\n"
-        "cli.app = work\ncli.main()"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stderr) == (exit_code, "")
-
-
-def test_an_interrupt_is_heard_while_the_command_is_imported():
-    code = (
-        "import sys\nclass Interrupts:\n"
-        "    def find_spec(self, name, *_):\n"
-        "        if name == 'typer': raise KeyboardInterrupt\n"
-        "sys.meta_path.insert(0, Interrupts())\nfrom pdrn.__main__ import main\nmain()"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stderr) == (130, "")

@@ -6,9 +6,8 @@ import threading
 import numpy as np
 import pytest
 from tests.cli.clusters import two_nodes
-from tests.cli.running import pdrn
-from tests.cli.test_reproducing import is_training, until
-from tests.cli.test_studying import folder  # noqa: F401 (a fixture)
+from tests.cli.running import pdrn, wait_until
+from tests.cli.test_study import folder, is_training  # noqa: F401 (a fixture)
 from tests.training.test_loop import weights_of
 
 from pdrn.audio.corpus import Corpus
@@ -17,6 +16,8 @@ from pdrn.reproduction.grid import Grid
 from pdrn.training.loop import train
 from pdrn.training.runs import Run, run_for, runs_in
 from pdrn.workers import connect_ray
+
+pytestmark = pytest.mark.cluster
 
 OPTIONS = ("--epochs", 60, "--depths", 1, "--frame-length", 64, "--lambdas", "1e-8")
 
@@ -58,7 +59,7 @@ def test_a_machine_that_dies_changes_nothing(cluster, observed, folder, tmp_path
             runs = [Run(out / name) for node, name, _ in observed() if node == cluster.second.node_id]
             return any(len(run.log()) > 2 and not run.is_done for run in runs)
 
-        until(has_begun)
+        wait_until(has_begun)
         cluster.remove_node(cluster.second, allow_graceful=False)
 
     killer = threading.Thread(target=kill)
@@ -90,24 +91,8 @@ def test_networks_share_a_cpu_and_end_with_their_caller(cluster, observed, folde
         results = command.train_networks(configs, corpus, tmp_path, ray=ray, cpus=0.3)
         assert next(results).run.is_done
         runs = [run_for(config, corpus.checksum, tmp_path) for config in endless]
-        until(lambda: all(map(is_training, runs)))
+        wait_until(lambda: all(map(is_training, runs)))
         results.close()
-        until(lambda: not any(map(is_training, runs)))
+        wait_until(lambda: not any(map(is_training, runs)))
         with pytest.raises(ValueError, match="no machine of the cluster has 64 CPUs"):
             next(command.train_networks(configs, corpus, tmp_path, ray=ray, cpus=64.0))
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        (("--address", "auto"), "--address is for a Ray; add --engine ray"),
-        (("--cpus-per-network", 2), "--cpus-per-network is for a Ray; add --engine ray"),
-        (("--engine", "ray", "--jobs", 2), "leave --jobs out"),
-        (("--engine", "ray", "--dry-run"), "the plan is one for this machine; leave --engine out"),
-        (("--engine", "ray", "--cpus-per-network", 0), "--cpus-per-network is a number above 0"),
-    ],
-)
-def test_options_of_the_other_engine_are_refused(folder, tmp_path, options, reason):  # noqa: F811
-    result = pdrn("reproduce", "table1", "--corpus", folder, "--out", tmp_path, *options)
-    assert result.returncode == 2
-    assert reason in " ".join(result.stderr.split())
