@@ -1,6 +1,6 @@
-"""Bands in a picture: 3 bits where there were 8, cells of an eighth, and steps where it should be smooth.
+"""Remove the bands from pictures of 3 bits: a pixel gives a cell of an eighth.
 
-    min |w Kx|_1  with x in its cells,  K the cosine transform of the image, w more for finer waves; unrolled
+    min |w Kx|_1  with x in its cells,  K the cosine transform, w growing with frequency; unrolled
 
 python examples/deband.py [PICTURE.png]
 """
@@ -13,7 +13,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from pdrn.convex import DCT2D, dequantization, solve
-from showing import compared, decibels, draw_images, has_torch, train
+from shared import compare, draw_images, has_torch, snr_db, train
 
 SIZE, STEP = 48, 1 / 8
 
@@ -31,12 +31,12 @@ def picture(generator: np.random.Generator) -> np.ndarray:
 
 
 def main(path: str = "deband.png", pictures: int = 400, epochs: int = 10) -> dict[str, float]:
-    """Take 5 bits from pictures, restore them and return the PSNR of each way."""
+    """Quantize pictures to 3 bits, restore them and return the PSNR of each method."""
     generator, K = np.random.default_rng(0), DCT2D(SIZE, SIZE)
     clean, known = (np.stack([picture(generator) for _ in range(count)]) for count in (20, pictures))
-    lower, seen = (STEP * np.minimum(np.floor(image / STEP), 7) for image in (clean, known))
+    lo, seen = (STEP * np.minimum(np.floor(image / STEP), 7) for image in (clean, known))
     weight = np.hypot(*np.mgrid[:SIZE, :SIZE] / SIZE).ravel()
-    problem = dequantization(lower, lower + STEP, K, weight)
+    problem = dequantization(lo, lo + STEP, K, weight)
 
     blurred = gaussian_filter(problem.start.reshape(-1, SIZE, SIZE), (0, 1.2, 1.2)).reshape(clean.shape)
     results = {"3 bits": problem.start, "Gaussian blur, in the cells": problem.G.project(blurred)}
@@ -47,7 +47,7 @@ def main(path: str = "deband.png", pictures: int = 400, epochs: int = 10) -> dic
         net = unroll(problem, depth=5).float()
         train(net, lambda lo: dequantization(lo, lo + STEP, K, weight), (seen,), known, epochs)
         results["unrolled, 5 layers, trained"] = net.network()(problem)
-    figures = compared("8 -> 3 bits, 20 pictures, PSNR / dB", decibels(clean, peak=True), results)
+    figures = compare("8 -> 3 bits, 20 pictures, PSNR / dB", snr_db(clean, peak=True), results)
     shown = {"original": clean} | results
     draw_images(path, {name: images[1].reshape(SIZE, SIZE) for name, images in shown.items()})
     return figures

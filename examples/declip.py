@@ -1,6 +1,6 @@
-"""Peaks that were cut off: a clipped sample tells only that the true one lies beyond it, a half-open cell.
+"""Restore clipped peaks: a clipped sample gives a half-open cell.
 
-    min |w Kx|_1  with x in its cells,  K a Gabor frame, w learned from the signal itself (reweighted l1)
+    min |w Kx|_1  with x in its cells,  K a Gabor frame, w from the signal itself (reweighted l1)
 
 python examples/declip.py [PICTURE.png]
 """
@@ -16,11 +16,11 @@ import pdrn
 from pdrn.audio.corpus import speech
 from pdrn.audio.quantizers import Clipping
 from pdrn.convex import GaborFrame, reweighted
-from showing import compared, decibels, draw
+from shared import compare, draw, snr_db
 
 
 def main(path: str = "declip.png", seconds: float = 2.0, clip_at: float = 0.2) -> dict[str, float]:
-    """Clip speech, restore it and return the SNR of each way."""
+    """Clip speech, restore it and return the SNR of each method."""
     samples, sample_rate_hz = speech()
     clean = samples[2 * sample_rate_hz :][: round(seconds * sample_rate_hz)]
     clean = clean / np.abs(clean).max()
@@ -39,8 +39,8 @@ def main(path: str = "declip.png", seconds: float = 2.0, clip_at: float = 0.2) -
         "pdrn.restore(..., clip_at=...)": pdrn.restore(clipped, sample_rate_hz, clip_at=clip_at),
         "reweighted l1 of a Gabor frame": sparse.x,
     }
-    figures = compared(
-        f"declip at {clip_at} of the peak, {1 - known.mean():.1%} clipped, SNR / dB", decibels(clean), results
+    figures = compare(
+        f"declip at {clip_at} of the peak, {1 - known.mean():.1%} clipped, SNR / dB", snr_db(clean), results
     )
     start = max(int(np.argmax(np.abs(clean))) - 120, 0)
     part = slice(start, start + 240)

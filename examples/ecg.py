@@ -1,4 +1,4 @@
-"""An electrocardiogram in coarse steps: cells of 0.2 mV, and a network that has seen hearts of the same kind.
+"""Restore an electrocardiogram in steps of 0.2 mV, by a network trained on hearts of the same kind.
 
     min |Kx|_1  with x in its cells,  K the cosine transform of half a second, unrolled and trained
 
@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 from pdrn.convex import DCT, dequantization, solve
-from showing import compared, decibels, draw, has_torch, train
+from shared import compare, draw, has_torch, snr_db, train
 
 RATE_HZ, FRAME, STEP = 250, 128, 0.2
 WAVES = np.array(  # P, Q, R, S, T: seconds after the R peak, millivolts, width in seconds
@@ -30,12 +30,12 @@ def heart(generator: np.random.Generator, samples: int) -> np.ndarray:
 
 
 def main(path: str = "ecg.png", hearts: int = 2000, epochs: int = 6) -> dict[str, float]:
-    """Quantize hearts, restore them and return the SNR of each way."""
+    """Quantize hearts, restore them and return the SNR of each method."""
     generator, K = np.random.default_rng(0), DCT(FRAME)
     frames = np.stack([heart(generator, FRAME) for _ in range(hearts)])
     clean = np.stack([heart(generator, 10 * FRAME) for _ in range(10)]).reshape(-1, FRAME)
-    lower, seen = (STEP * np.floor(signal / STEP) for signal in (clean, frames))
-    problem = dequantization(lower, lower + STEP, K)
+    lo, seen = (STEP * np.floor(signal / STEP) for signal in (clean, frames))
+    problem = dequantization(lo, lo + STEP, K)
     steps = problem.start.ravel()
     edges = np.flatnonzero(np.diff(steps))  # where one step ends and the next begins
     lines = np.interp(np.arange(steps.size), edges + 0.5, (steps[edges] + steps[edges + 1]) / 2)
@@ -47,9 +47,9 @@ def main(path: str = "ecg.png", hearts: int = 2000, epochs: int = 6) -> dict[str
         net = unroll(problem, depth=5, kernel="gains").float()
         train(net, lambda lo: dequantization(lo, lo + STEP, K), (seen,), frames, epochs)
         results["unrolled, 5 layers, trained"] = net.network()(problem)
-    figures = compared(f"ECG in steps of {STEP} mV, SNR / dB", decibels(clean), results)
+    figures = compare(f"ECG in steps of {STEP} mV, SNR / dB", snr_db(clean), results)
     shown = {name: curve[:4].ravel() for name, curve in ({"true": clean} | results).items()}
-    cells = tuple(end[:4].ravel() for end in (lower, lower + STEP))
+    cells = tuple(end[:4].ravel() for end in (lo, lo + STEP))
     draw(path, "an ECG in coarse steps", np.arange(4 * FRAME) / RATE_HZ, shown, cells, "mV")
     return figures
 

@@ -1,4 +1,4 @@
-"""Telephone sound: mu-law and A-law say in which of 256 cells a sample lies, narrow ones around zero.
+"""Restore telephone sound: mu-law and A-law have 256 cells, narrow ones around zero.
 
     min |w Kx|_1  with x in its cells,  K the cosine transform of overlapping frames: `pdrn.restore`
 
@@ -16,11 +16,11 @@ from scipy.ndimage import uniform_filter1d
 import pdrn
 from pdrn.audio.corpus import speech
 from pdrn.audio.quantizers import ALaw, MuLaw
-from showing import compared, decibels, draw
+from shared import compare, draw, snr_db
 
 
 def main(path: str = "g711.png", seconds: float = 4.0, level: float = 0.1) -> dict[str, float]:
-    """Code speech of 8 and 16 kHz by both laws, expand it and return the SNR of each way."""
+    """Code speech of 8 and 16 kHz by both laws, restore it and return the SNR of each method."""
     samples, rate = speech()
     samples = samples[2 * rate :][: round(seconds * rate)]
     samples = level * samples / np.abs(samples).max()
@@ -34,7 +34,7 @@ def main(path: str = "g711.png", seconds: float = 4.0, level: float = 0.1) -> di
                 f"{name} {sample_rate_hz} Hz, pdrn.restore": pdrn.restore(decoded, sample_rate_hz, law=name),
             }
             title = f"{name} at {sample_rate_hz} Hz, peaks at {level} of full scale, SNR / dB"
-            figures |= compared(title, decibels(clean), results)
+            figures |= compare(title, snr_db(clean), results)
     window = sample_rate_hz // 20
     errors = {
         label: np.sqrt(uniform_filter1d((result - clean) ** 2, window)) for label, result in results.items()

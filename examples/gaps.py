@@ -1,6 +1,6 @@
-"""Missing stretches: anything may have been there, a cell without ends.
+"""Fill gaps: a missing sample gives an unbounded cell.
 
-    min |w Kx|_1  with x as it is where it is known,  K a Gabor frame, w from the signal (reweighted l1)
+    min |w Kx|_1  with x in its cells,  K a Gabor frame, w from the signal (reweighted l1)
 
 python examples/gaps.py [PICTURE.png]
 """
@@ -15,11 +15,11 @@ from pdrn import Restorer
 from pdrn.audio.corpus import speech
 from pdrn.audio.quantizers import Gaps
 from pdrn.convex import GaborFrame, reweighted
-from showing import compared, decibels, draw
+from shared import compare, draw, snr_db
 
 
 def main(path: str = "gaps.png", seconds: float = 2.0, gap_ms: int = 5) -> dict[str, float]:
-    """Cut holes into speech, fill them and return the SNR of each way, in the holes alone."""
+    """Cut gaps into speech, fill them and return the SNR of each method, in the gaps alone."""
     samples, sample_rate_hz = speech()
     clean = samples[2 * sample_rate_hz :][: round(seconds * sample_rate_hz)]
     place, every = np.arange(len(clean)), sample_rate_hz // 10
@@ -34,9 +34,9 @@ def main(path: str = "gaps.png", seconds: float = 2.0, gap_ms: int = 5) -> dict[
         "Restorer().restore_cells": Restorer().restore_cells(cells, sample_rate_hz),
         "reweighted l1 of a Gabor frame": sparse.x,
     }
-    figures = compared(
+    figures = compare(
         f"gaps of {gap_ms} ms, ten per second, SNR / dB in the gaps",
-        lambda result: decibels(clean[missing])(result[missing]),
+        lambda result: snr_db(clean[missing])(result[missing]),
         results,
     )
     energy = np.add.reduceat(np.where(missing, clean**2, 0), np.arange(0, len(clean), every))

@@ -1,4 +1,4 @@
-"""A cheap thermometer: whole degrees, and noise before they are rounded.
+"""Smooth a thermometer of whole degrees, with noise before rounding.
 
     min  a |Kx|_1 + |x - reading|^2 / 2,   K the second difference: few bends, straight lines between
 
@@ -13,7 +13,7 @@ import numpy as np
 from scipy.ndimage import uniform_filter1d
 
 from pdrn.convex import L1, Convolution, Problem, RestartedHalpern, SquaredL2, solve
-from showing import compared, draw
+from shared import compare, draw
 
 MINUTES = 200
 
@@ -29,7 +29,7 @@ def temperatures(generator: np.random.Generator, days: int) -> np.ndarray:
 
 
 def main(path: str = "sensor.png", days: int = 50) -> dict[str, float]:
-    """Read some temperatures, smooth the readings and return the error of each way."""
+    """Simulate readings, smooth them and return the RMS error of each method."""
     generator = np.random.default_rng(1)
     clean = temperatures(generator, days)
     readings = np.round(clean + generator.normal(0, 0.5, clean.shape))
@@ -40,7 +40,7 @@ def main(path: str = "sensor.png", days: int = 50) -> dict[str, float]:
     results = {"as read": readings} | averages
     results["second differences, 100 iterations"] = solve(problem, iterations=100).x
     results["second differences, solved"] = solve(problem, RestartedHalpern(), tolerance=1e-3).x
-    figures = compared(
+    figures = compare(
         f"whole degrees with noise of half a degree, {days} days, RMS error / degree",
         lambda result: np.sqrt(np.mean((result - clean) ** 2)),
         results,

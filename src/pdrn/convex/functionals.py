@@ -368,7 +368,7 @@ class Ball(_BuiltIn):
 
     def __post_init__(self) -> None:
         if self.p not in DUAL_ORDER:
-            raise InputError(f"there are balls for p = 1, 2 and infinity, not for p = {self.p}")
+            raise InputError(f"the order of a ball must be 1, 2 or infinity, got p = {self.p}")
         set_field(self, "radius", positive(self.radius, "radius"))
         require_per_vector(self.radius, "radius")
 
@@ -453,7 +453,7 @@ class Box(_BuiltIn):
 
 
 DUAL_ORDER: dict[float, float] = {1: math.inf, 2: 2, math.inf: 1}
-"""The order of the dual norm, for the orders of norms that there are."""
+"""The order of the dual norm, for each order that norms and balls may have."""
 
 
 def p_norm(x: Array, p: float) -> Array:

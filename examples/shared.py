@@ -1,4 +1,4 @@
-"""What the examples share: a table of figures, a picture of curves in their cells, and a loop that trains."""
+"""Helpers of the examples: a table of results, plots of curves in their cells, and a training loop."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Array = np.ndarray[Any, Any]
 COLOURS = ["#222222", "#8a94a3", "#c2800f", "#c8452e", "#2a78b5"]
 
 
-def compared(title: str, measure: Callable[[Array], float], results: Mapping[str, Array]) -> dict[str, float]:
-    """Print a figure for every result, and return them."""
+def compare(title: str, measure: Callable[[Array], float], results: Mapping[str, Array]) -> dict[str, float]:
+    """Print the measure of every result, and return them by name."""
     figures = {name: float(measure(result)) for name, result in results.items()}
     print(title)
     for name, figure in figures.items():
@@ -22,8 +22,8 @@ def compared(title: str, measure: Callable[[Array], float], results: Mapping[str
     return figures
 
 
-def decibels(clean: Array, peak: bool = False) -> Callable[[Array], float]:
-    """Return what measures SNR against a clean signal, or PSNR where the peak is 1."""
+def snr_db(clean: Array, peak: bool = False) -> Callable[[Array], float]:
+    """Return a function that measures the SNR in dB, or the PSNR of signals whose peak is 1."""
     power = 1.0 if peak else np.mean(clean**2)
     return lambda result: 10 * np.log10(power / np.mean((result - clean) ** 2))
 
@@ -37,7 +37,7 @@ def draw(
     unit: str = "",
     clock: str = "seconds",
 ) -> None:
-    """Draw curves over time, the first in black, and cells as grey boxes behind them."""
+    """Plot curves over time, the first in black, on cells in grey."""
     figure = Figure((8, 3.2), layout="constrained")
     axes = figure.subplots()
     low, high = min(map(np.nanmin, curves.values())), max(map(np.nanmax, curves.values()))
@@ -55,7 +55,7 @@ def draw(
 
 
 def draw_images(path: str | Path, images: Mapping[str, Array]) -> None:
-    """Draw images of values from 0 to 1 side by side."""
+    """Plot images with values from 0 to 1 side by side."""
     figure = Figure((2 * len(images), 2.5), layout="constrained")
     for axes, (name, image) in zip(figure.subplots(1, len(images)), images.items(), strict=True):
         axes.imshow(image, "gray", vmin=0, vmax=1)
@@ -65,7 +65,7 @@ def draw_images(path: str | Path, images: Mapping[str, Array]) -> None:
 
 
 def train(net: Any, problem: Callable[..., Any], data: tuple[Array, ...], clean: Array, epochs: int) -> None:
-    """Teach a network to give clean signals; ``problem`` makes the problem of a batch of the data."""
+    """Train a network on clean signals; ``problem`` makes the problem of a batch of the data."""
     import torch
 
     tensors = [torch.tensor(part, dtype=torch.float32) for part in (*data, clean)]
@@ -79,7 +79,7 @@ def train(net: Any, problem: Callable[..., Any], data: tuple[Array, ...], clean:
 
 
 def has_torch() -> bool:
-    """Whether networks can be trained; say so where they cannot."""
+    """Whether torch is installed; print a hint if not."""
     try:
         import torch  # noqa: F401
     except ModuleNotFoundError:
