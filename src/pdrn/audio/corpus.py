@@ -77,8 +77,8 @@ class Corpus:
         own = {name: split for name, split in _SPLIT_OF_FOLDER.items() if (folder / name).is_dir()}
         if own and set(own.values()) != set(SPLITS):
             raise AudioError(
-                f"{folder} has {', '.join(own)} but not all of {', '.join(SPLITS)}; add what is missing, or "
-                "rename what is no split"
+                f"{folder} has {', '.join(own)} but not all of {', '.join(SPLITS)}; add the missing ones, or "
+                "rename folders that are no split"
             )
         roots = [folder / name for name in own] if own else [folder]
         files = sorted(file for root in roots for file in root.rglob("*") if _is_sound(file, folder))

@@ -139,7 +139,7 @@ class Detected:
             return Cells(cells.lo + quantizer.step / 2, cells.hi + quantizer.step / 2)
         if self.kind == "mid-tread" and quantizer.limit == 1:
             # The highest of all levels has half a step more up to full scale, the lowest as much less. Where
-            # full scale is not 1, a gain was applied, and it cannot be told which level was the highest.
+            # full scale is not 1, a gain was applied, and which level was the highest is not known.
             lo = np.where(codes == quantizer.lowest, -1.0, cells.lo)
             return Cells(lo, np.where(codes == quantizer.highest, 1.0, cells.hi))
         return cells
@@ -626,13 +626,13 @@ def choose_quantizer(
             return Clipping(options.clip_at, stored or Exact())
         return Clipping(options.clip_at, found)
 
-    # 3. The samples tell.
+    # 3. Detection from the samples.
     if samples is None:
         raise InputError("a stream cannot be detected beforehand; pass bits, step, law or clip_at")
     try:
         return _detect(_telling(samples), options.truncated)
     except UndetectedError as reason:
-        # 4. They are too few to tell, but fill the grid of the PCM that stores them.
+        # 4. They are too few for that, but fill the grid of the PCM that stores them.
         if stored and known.size and isinstance(reason, UncertainError) and _fill(samples, stored.step):
             return Bounded(stored)
         # 5. They were never quantized, and only gaps are to be filled in.

@@ -306,36 +306,24 @@ MOST_PRODUCTS = 1 << 38
 """Most multiplications of a block, 700 times those of `speech-large`."""
 
 
-def check_network(architecture: Architecture, shifts: int | None = None) -> None:
-    """Refuse a network that cannot restore sound of any length, or not in reasonable memory and time."""
-    _geometry(architecture, shifts)
+def check_network(plan: Architecture, shifts: int | None = None) -> tuple[PrimalDual, int, list[int]]:
+    """Refuse a network that cannot restore sound of any length, or not in reasonable memory and time.
 
-
-@dataclass(frozen=True)
-class _Geometry:
-    """What a network on shifted grids looks at, in samples."""
-
-    hop: int
-    causal: bool
-    displacements: tuple[int, ...]
-    before: int
-    after: int
-
-
-def _geometry(plan: Architecture, shifts: int | None) -> _Geometry:
+    Returns
+    -------
+    plan : PrimalDual
+    hop : int
+    displacements : list of int
+        Of the shifted grids, in samples.
+    """
     if not (isinstance(plan, PrimalDual) and isinstance(plan.map, ConvolutionalMap)):
         raise InputError("sound of any length takes a convolutional primal-dual network; choose another")
     hop = plan.map.hop
     shifts = (1 if plan.causal else min(SHIFTS, hop)) if shifts is None else shifts
     if not 1 <= shifts <= hop:
         raise InputError(f"a network with a hop of {hop} has 1 to {hop} shifts, got {shifts}")
-    displacements = tuple(hop * shift // shifts for shift in range(shifts))
-    before, after = plan.reach
-    # A displaced hop holds samples of two blocks: it begins up to a hop earlier, and ends later.
-    found = _Geometry(
-        hop, plan.causal, displacements, before + (hop if shifts > 1 else 0), after + displacements[-1]
-    )
-    length = found.before + OFFLINE_HOPS * hop + found.after
+    displacements = [hop * shift // shifts for shift in range(shifts)]
+    length = OFFLINE_HOPS * hop + sum(_reach(plan, hop, displacements))
     channels, window = plan.map.kernel_shape
     views = plan.map.sizes((length,))[1] // channels
     if max(length, views * max(channels, window)) > MOST_NUMBERS or plan.products((length,)) > MOST_PRODUCTS:
@@ -343,7 +331,14 @@ def _geometry(plan: Architecture, shifts: int | None) -> _Geometry:
             f"this network looks at {length} samples at once, by {channels} filters of {window} in "
             f"{plan.depth} layers, which is beyond reason; choose a smaller one"
         )
-    return found
+    return plan, hop, displacements
+
+
+def _reach(plan: PrimalDual, hop: int, displacements: list[int]) -> tuple[int, int]:
+    """Return how many samples before and after a block a network on shifted grids looks at."""
+    before, after = plan.reach
+    # A displaced hop holds samples of two blocks: it begins up to a hop earlier, and ends later.
+    return before + (hop if len(displacements) > 1 else 0), after + displacements[-1]
 
 
 class NetworkMethod:
@@ -367,13 +362,12 @@ class NetworkMethod:
         self, network: Network, step: float, *, model: str = "network", shifts: int | None = None
     ) -> None:
         check_positive("the step", step)
-        geometry = _geometry(network.architecture, shifts)
+        plan, self.hop, self._displacements = check_network(network.architecture, shifts)
         self.network, self.step, self.model = network, step, model
-        self.hop, self.before, self.after = geometry.hop, geometry.before, geometry.after
-        self._displacements = geometry.displacements
-        self._has_state = geometry.causal and len(self._displacements) == 1
-        # One that looks far ahead is late anyway, and would do most of its work on what is around the block.
-        self.stream_block = self.hop if geometry.causal else self.hop * max(-(-self.after // self.hop), 1)
+        self.before, self.after = _reach(plan, self.hop, self._displacements)
+        self._has_state = plan.causal and len(self._displacements) == 1
+        # One that looks far ahead is late anyway, and short blocks would compute most samples twice.
+        self.stream_block = self.hop if plan.causal else self.hop * max(-(-self.after // self.hop), 1)
         self.offline_block = OFFLINE_HOPS * self.hop
 
     def restore(self, cells: Cells) -> FloatArray:
