@@ -7,7 +7,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 import tracemalloc
 
 import numpy as np
@@ -105,12 +104,12 @@ def test_an_ogg_file_without_one_of_its_pages_is_refused():
     [(b"\0" * 8, "chunk"), (b"junk\0\0\0\0", "10000")],
 )
 @pytest.mark.parametrize("start", [b"RIFF", b"RIFX", b"FORM"])
-def test_endless_empty_chunks_are_refused_at_once(start, filling, reason):
-    content = start + b"\0\0\0\1WAVE" + filling * 2_000_000
-    began = time.process_time()
+def test_endless_empty_chunks_are_refused_at_once(start, filling, reason, monkeypatch):
+    reads, pread = [], os.pread
+    monkeypatch.setattr(os, "pread", lambda *place: reads.append(place) or pread(*place))
     with pytest.raises(AudioError, match=reason):
-        from_bytes(content)
-    assert time.process_time() - began < 1
+        from_bytes(start + b"\0\0\0\1WAVE" + filling * 2_000_000)
+    assert len(reads) < 10_100
 
 
 def test_junk_without_end_is_refused_at_once():
