@@ -6,7 +6,7 @@ import pytest
 from pdrn.nets import DenseMap, PrimalDual
 from pdrn.nets.files import encode
 from pdrn.training.config import Data, from_table
-from pdrn.training.data import OFFSETS, WAVES, TrainingData, at_speed, quantized, with_rumble
+from pdrn.training.data import OFFSETS, WAVES, TrainingData, add_rumble, change_speed, quantized
 
 RATE = 16000
 
@@ -21,7 +21,7 @@ def peak_hertz(signal):
 
 @pytest.mark.parametrize("speed", [0.8, 1.0, 1.25])
 def test_faster_is_higher_and_shorter(speed):
-    played = at_speed(tone(1000), speed)
+    played = change_speed(tone(1000), speed)
     assert len(played) == pytest.approx(RATE / speed, abs=1)
     assert peak_hertz(played) == pytest.approx(1000 * speed, abs=2)
     assert played.dtype == np.float32
@@ -29,7 +29,7 @@ def test_faster_is_higher_and_shorter(speed):
 
 def test_a_share_of_the_segments_rumbles_slowly():
     signals = np.zeros((2000, 512), np.float32)
-    changed = with_rumble(signals, 0.25, np.random.default_rng(0))
+    changed = add_rumble(signals, 0.25, np.random.default_rng(0))
     rumbling = np.ptp(changed, axis=-1) > 0
     assert rumbling.mean() == pytest.approx(0.25, abs=0.03)
     assert np.abs(changed).max() <= OFFSETS[1] + WAVES[1]
@@ -39,7 +39,7 @@ def test_a_share_of_the_segments_rumbles_slowly():
 
 def test_what_exceeds_full_scale_is_turned_down():
     loud = np.stack([tone(500), 0.5 * tone(500)])
-    changed = with_rumble(loud, 1.0, np.random.default_rng(1))
+    changed = add_rumble(loud, 1.0, np.random.default_rng(1))
     assert np.abs(changed).max(-1)[0] == 1
     assert np.abs(changed).max(-1)[1] < 0.7
 
@@ -47,8 +47,8 @@ def test_what_exceeds_full_scale_is_turned_down():
 def test_rumbling_segments_lie_in_their_cells():
     data = Data(bits=(2.0, 9.0), unit="cell", quantizer="both", flips=True, rumble=1.0)
     examples = quantized(np.stack([tone(300), tone(70)]), data, np.random.default_rng(0))
-    assert (examples.lower <= examples.signal + 1e-4).all()
-    assert (examples.signal <= examples.upper + 1e-4).all()
+    assert (examples.lo <= examples.signal + 1e-4).all()
+    assert (examples.signal <= examples.hi + 1e-4).all()
 
 
 def test_training_signals_are_there_at_every_speed(corpus):
@@ -67,4 +67,4 @@ def test_training_signals_are_there_at_every_speed(corpus):
 def test_no_speed_leads_beyond_full_scale():
     square = np.sign(np.sin(np.arange(4000) / 9)).astype(np.float32)
     for speed in (0.9, 1.1):
-        assert np.abs(at_speed(square, speed)).max() <= 1
+        assert np.abs(change_speed(square, speed)).max() <= 1

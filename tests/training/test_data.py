@@ -34,26 +34,26 @@ def test_cells_are_those_of_the_quantizers(name, kind, bits):
     cells = quantizer.cells(quantizer.encode(np.clip(examples.signal, -1, 1)))
     inner = cells.hi - cells.lo == quantizer.step  # the outermost of a mid-tread quantizer are of another
     assert inner.mean() > (0.99 if name == "mid-rise" else 0.5)
-    assert np.array_equal(examples.lower[inner], cells.lo[inner])
-    assert np.array_equal(examples.upper[inner], cells.hi[inner])
+    assert np.array_equal(examples.lo[inner], cells.lo[inner])
+    assert np.array_equal(examples.hi[inner], cells.hi[inner])
     assert np.allclose(examples.signal, s)
 
 
 def test_a_sample_at_full_scale_is_in_the_highest_cell():
     examples = quantized(np.float32([[1.0, -1.0]]), Data(bits=(5,)), np.random.default_rng(0))
-    assert examples.upper.tolist() == [[1.0, -15 / 16]]
-    assert examples.lower.tolist() == [[15 / 16, -1.0]]
+    assert examples.hi.tolist() == [[1.0, -15 / 16]]
+    assert examples.lo.tolist() == [[15 / 16, -1.0]]
 
 
 def test_in_units_of_the_cell_every_cell_is_one_wide_and_the_scale_leads_back():
     s = signals()
     examples = quantized(s, Data(bits=(2.5, 8.5), unit="cell", quantizer="both"), np.random.default_rng(0))
-    assert (examples.upper - examples.lower == 1).all()
+    assert (examples.hi - examples.lo == 1).all()
     assert np.allclose(examples.signal * examples.scale[:, None], s, atol=1e-6)
     bits = 1 - np.log2(examples.scale)
     assert 2.5 <= bits.min() < 3.5 < 7.5 < bits.max() <= 8.5
     assert len(np.unique(bits)) == 50
-    edges = np.mod(examples.lower, 1).max(-1)
+    edges = np.mod(examples.lo, 1).max(-1)
     assert set(edges) == {0.0, 0.5}
 
 
@@ -62,8 +62,8 @@ def test_in_units_of_the_cell_every_cell_is_one_wide_and_the_scale_leads_back():
 def test_signals_lie_in_their_cells(unit, quantizer):
     data = Data(bits=(2.0, 9.0), unit=unit, quantizer=quantizer, flips=True)
     examples = quantized(signals(), data, np.random.default_rng(0))
-    assert (examples.lower <= examples.signal + 1e-5).all()
-    assert (examples.signal <= examples.upper + 1e-5).all()
+    assert (examples.lo <= examples.signal + 1e-5).all()
+    assert (examples.signal <= examples.hi + 1e-5).all()
 
 
 def test_flips_change_the_sign_of_whole_segments():
@@ -124,7 +124,7 @@ def test_a_range_of_bit_depths_is_measured_at_the_whole_ones(corpus):
 def test_full_scale_is_in_the_highest_cell_of_every_row_that_has_an_edge_at_zero():
     signal = np.float32([[1.0, -1.0]] * 16)
     made = quantized(signal, Data(bits=(5.0,), quantizer="both"), np.random.default_rng(0))
-    ends = set(zip(made.lower[:, 0].tolist(), made.upper[:, 0].tolist(), strict=True))
+    ends = set(zip(made.lo[:, 0].tolist(), made.hi[:, 0].tolist(), strict=True))
     assert ends == {(0.9375, 1.0), (0.96875, 1.03125)}
 
 

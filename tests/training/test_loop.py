@@ -23,7 +23,7 @@ from pdrn.errors import LockedError
 from pdrn.nets import files
 from pdrn.training.config import from_table, load, run_name
 from pdrn.training.data import TrainingData
-from pdrn.training.loop import Callback, Learner, start, train
+from pdrn.training.loop import Callback, Trainer, initial_weights, train
 from pdrn.training.runs import Run
 
 DENSE = {"kind": "PrimalDual", "depth": 2, "memory": "bias", "map": {"kind": "DenseMap", "samples": 64}}
@@ -91,13 +91,13 @@ def test_it_learns(corpus, tmp_path):
 def test_what_is_kept_has_learned_all_steps(corpus, tmp_path, steps):
     settings = config(budget={"epochs": 0, "steps": steps})
     run = quickly(settings, corpus, tmp_path)
-    last, first = weights_of(run)["W.0"], start(settings)["W.0"]
+    last, first = weights_of(run)["W.0"], initial_weights(settings)["W.0"]
     assert not np.array_equal(last, first.astype(np.float32))
-    learner = Learner(settings, steps)
-    for examples in islice(TrainingData.read(corpus, settings).batches(0), steps):
-        learner.learn(examples)
-    learner.follow()
-    assert np.allclose(last, learner.network().weights["W.0"], atol=1e-6)
+    trainer = Trainer(settings, steps)
+    for batch in islice(TrainingData.read(corpus, settings).batches(0), steps):
+        trainer.step(batch)
+    trainer.update_average()
+    assert np.allclose(last, trainer.averaged.network().weights["W.0"], atol=1e-6)
 
 
 def test_the_folder_says_what_the_run_is(corpus, tmp_path):
@@ -328,7 +328,7 @@ def test_a_loss_that_is_not_a_number_is_said_and_the_best_network_stays(corpus, 
     monkeypatch.setattr(
         loop, "learning_rate", lambda o, step, total: math.inf if step > 70 else honest(o, step, total)
     )
-    monkeypatch.setattr(loop.Learner, "_clip", lambda self: None)
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda *_: None)
     with pytest.raises(ValueError, match=r"not a number.*best network, of epoch 2.*; lower optimiser"):
         quickly(settings, corpus, tmp_path)
     run = Run(tmp_path / run_name(settings, corpus.checksum))

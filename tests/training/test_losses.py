@@ -6,8 +6,7 @@ import torch
 
 from pdrn.training.config import from_table
 from pdrn.training.data import quantized
-from pdrn.training.distributed import ALONE
-from pdrn.training.loop import Learner, check, train
+from pdrn.training.loop import Trainer, check, train
 from pdrn.training.losses import RESOLUTIONS, spectral_distance
 
 GENERATOR = np.random.default_rng(0)
@@ -68,12 +67,12 @@ def test_what_is_learned_by_spectra_has_closer_ones(relative, unit):
             "loss": {"relative": relative, "spectral": spectral},
         }
         config = from_table(table)
-        learner = Learner(config, 30)
+        trainer = Trainer(config, 30)
         examples = quantized(signals, config.data, GENERATOR)
         for _ in range(30):
-            learner.learn(examples)
-        restored = torch.tensor(learner.restorer()(examples.lower, examples.upper))
-        steps = torch.tensor(examples.upper - examples.lower)[:, 0]
+            trainer.step(examples)
+        restored = torch.tensor(trainer.restore(examples.lo, examples.hi))
+        steps = torch.tensor(examples.hi - examples.lo)[:, 0]
         return float(spectral_distance(restored, torch.tensor(examples.signal), steps).mean())
 
     assert distance(10.0) < distance(0.0)
@@ -100,4 +99,4 @@ def test_segments_that_are_too_short_are_refused_before_anything_is_written(corp
 
 def test_the_longest_window_is_what_the_refusal_asks_for(corpus):
     longer = {"kind": "PrimalDual", "depth": 1, "map": {"kind": "DenseMap", "samples": max(RESOLUTIONS)}}
-    check(from_table({"architecture": longer, "loss": {"spectral": 1.0}}), corpus, ALONE)
+    check(from_table({"architecture": longer, "loss": {"spectral": 1.0}}), corpus)

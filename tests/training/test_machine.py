@@ -47,13 +47,3 @@ def test_settings_of_torch_come_back(monkeypatch, fills):
     assert torch.utils.deterministic.fill_uninitialized_memory is fills
     assert torch.get_num_threads() == before
     assert not torch.are_deterministic_algorithms_enabled()
-
-
-def test_the_compiler_of_torch_is_not_imported():
-    """It takes seconds, and an interrupt in the midst of them comes out as an error of torch."""
-    code = (
-        "import sys\nimport pdrn.training.machine as m\n"
-        "with m.repeatable(1): print('torch._inductor' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"

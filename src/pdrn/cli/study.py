@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack, closing, nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -118,23 +118,19 @@ def train(
     Processes that torchrun starts share every batch, and train the same network as one alone.
     """
     from pdrn.training.config import load
-    from pdrn.training.distributed import joined
+    from pdrn.training.distributed import rank
 
     require("torch", "train")
-    with ExitStack() as held:
-        processes = held.enter_context(joined())
-        with processes.together():
-            settings = load(config)
-            rate = settings.data.sample_rate_hz
-            index = scanned(*corpus, sample_rate_hz=rate, quiet=not processes.is_first)
+    settings, is_first = load(config), rank() == 0
+    index = scanned(*corpus, sample_rate_hz=settings.data.sample_rate_hz, quiet=not is_first)
 
-            from pdrn.cli.progress import Board, display
-            from pdrn.training.loop import train as run_training
+    from pdrn.cli.progress import Board, display
+    from pdrn.training.loop import train as run_training
 
-            shown = held.enter_context(display()) if processes.is_first else None
-            callbacks = [shown, *([Board()] if tensorboard else [])] if shown else []
-        run = run_training(settings, index, out, threads=threads, callbacks=callbacks, processes=processes)
-    if processes.is_first:
+    with display() as shown:
+        callbacks = [shown, *([Board()] if tensorboard and is_first else [])]
+        run = run_training(settings, index, out, threads=threads, callbacks=callbacks)
+    if is_first:
         print(run.best_path)
 
 

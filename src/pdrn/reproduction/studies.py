@@ -310,18 +310,18 @@ def equal_time_steps(
 
     Measured in processor time, in turn, so that a busy machine slows down all of them.
     """
-    from pdrn.training.loop import Learner
+    from pdrn.training.loop import Trainer
     from pdrn.training.machine import repeatable
 
     data = [TrainingData.read(corpus, candidate.config) for candidate in candidates]
     times = np.empty((TIMED_STEPS, len(candidates)))
     with repeatable(threads):
-        learners = [Learner(candidate.config, TIMED_STEPS) for candidate in candidates]
+        trainers = [Trainer(candidate.config, TIMED_STEPS) for candidate in candidates]
         batches = [next(each.batches(0)) for each in data]
         for turn in times:
-            for index, (learner, batch) in enumerate(zip(learners, batches, strict=True)):
+            for index, (trainer, batch) in enumerate(zip(trainers, batches, strict=True)):
                 start = time.process_time()
-                learner.learn(batch)
+                trainer.step(batch)
                 turn[index] = time.process_time() - start
     seconds = np.median(times[UNTIMED_STEPS:], axis=0)
     steps = epochs * data[0].steps_per_epoch * seconds[0] / seconds
@@ -381,7 +381,7 @@ def iterate(network: Network, config: Config, corpus: Corpus, iterations: int) -
     with limited(longer.threads):
         for rows in dev.groups:
             examples = dev.quantized(rows, config.data.bits[0])
-            cells = Box(examples.lower, examples.upper)
+            cells = Box(examples.lo, examples.hi)
             noise += float(np.square(cells.centre - examples.signal, dtype=np.float64).sum())
             for layer, state in enumerate(plan.states(weights, cells)):
                 estimate = cells.project(plan.estimate(weights, cells, state))
@@ -393,9 +393,9 @@ def iterate(network: Network, config: Config, corpus: Corpus, iterations: int) -
 def _activation_bytes(config: Config, corpus: Corpus) -> int:
     import torch
 
-    from pdrn.training.loop import Learner
+    from pdrn.training.loop import Trainer
 
-    learner, sizes = Learner(config, 1), dict[int, int]()
+    trainer, sizes = Trainer(config, 1), dict[int, int]()
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
@@ -403,8 +403,8 @@ def _activation_bytes(config: Config, corpus: Corpus) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        learner.gradient(next(TrainingData.read(corpus, config).batches(0)))
-    weights = {part.untyped_storage().data_ptr() for part in learner.weights.values()}
+        trainer.gradient(next(TrainingData.read(corpus, config).batches(0)))
+    weights = {part.untyped_storage().data_ptr() for part in trainer.module.parameters()}
     return sum(size for place, size in sizes.items() if place not in weights)
 
 
@@ -414,7 +414,7 @@ def _gaps(network: Network, config: Config, dev: DevelopmentData) -> tuple[float
         return ()
     examples = dev.quantized(dev.groups[0][:FRAMES_FOR_GAPS], config.data.bits[0])
     exact = network.astype(np.float64)
-    cells = Box(examples.lower.astype(np.float64), examples.upper.astype(np.float64))
+    cells = Box(examples.lo.astype(np.float64), examples.hi.astype(np.float64))
     problem = dequantization(cells.lo, cells.hi, Dense(exact.weights["K"]))
     with limited(network.threads):
         return tuple(

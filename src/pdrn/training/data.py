@@ -6,7 +6,7 @@ Nothing here has a state: the batches of an epoch follow from the seed and the e
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,11 @@ from pdrn.audio.corpus import Corpus, segments
 from pdrn.audio.frames import cut
 from pdrn.errors import InputError
 from pdrn.training.config import Config, Data
-from pdrn.training.distributed import ALONE, Processes
 
 Array = NDArray[np.float32]
+
+Restore = Callable[[Array, Array], Array]
+"""A method, ``(lo, hi) -> signal``, for signals in rows."""
 
 OFFSETS = (1e-3, 1e-1)
 WAVES = (1e-3, 5e-2)
@@ -30,10 +32,10 @@ WAVE_CYCLES = (2.5e-4, 7.5e-3)
 """How many cycles a slow wave has per sample: 4 to 120 Hz at 16 kHz."""
 
 
-def at_speed(signal: Array, speed: float) -> Array:
+def change_speed(signal: Array, speed: float) -> Array:
     """Return a signal that is played so many times as fast, turned down where its peak would exceed 1.
 
-    >>> len(at_speed(np.zeros(1100, np.float32), 1.1))
+    >>> len(change_speed(np.zeros(1100, np.float32), 1.1))
     1000
     """
     if speed == 1:
@@ -43,7 +45,7 @@ def at_speed(signal: Array, speed: float) -> Array:
     return played
 
 
-def with_rumble(signals: Array, share: float, generator: np.random.Generator) -> Array:
+def add_rumble(signals: Array, share: float, generator: np.random.Generator) -> Array:
     """Add an offset and a slow wave to a share of the signals, in rows, and turn down what exceeds 1."""
     rows = (len(signals), 1)
     time = np.arange(signals.shape[-1])
@@ -68,18 +70,14 @@ FRAMES_AT_ONCE = 512
 
 
 @dataclass(frozen=True, eq=False)
-class Examples:
+class Batch:
     """Signals and their cells, one in each row, in the unit that the network measures in."""
 
     signal: Array
-    lower: Array
-    upper: Array
+    lo: Array
+    hi: Array
     scale: NDArray[np.float64]
     """For each row, what one unit is in full scale."""
-
-    def rows(self, taken: slice) -> Examples:
-        """Return some of the rows."""
-        return Examples(self.signal[taken], self.lower[taken], self.upper[taken], self.scale[taken])
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +97,7 @@ class TrainingData:
         """Read the training split, refusing one without a single frame."""
         length, speeds = config.data.length, config.data.speeds
         signals, left_out = _long_enough(corpus, "train", math.ceil(length * max(speeds)))
-        signals = [at_speed(signal, speed) for speed in speeds for signal in signals]
+        signals = [change_speed(signal, speed) for speed in speeds for signal in signals]
         frames = [cut(signal, length) for signal in signals if config.data.placing == "cut"]
         frames.append(np.empty((0, length), np.float32))
         return TrainingData(config, signals, np.concatenate(frames), left_out)
@@ -110,7 +108,7 @@ class TrainingData:
         count = len(self.frames) or sum(len(signal) for signal in self.signals) // self.config.data.length
         return self.config.data.batches or -(-count // self.config.optimiser.batch_size)
 
-    def batches(self, epoch: int) -> Iterator[Examples]:
+    def batches(self, epoch: int) -> Iterator[Batch]:
         """Yield the batches of an epoch, counted from 0."""
         data, size = self.config.data, self.config.optimiser.batch_size
         seeds = np.random.SeedSequence(self.config.seed, spawn_key=(epoch,))
@@ -124,11 +122,11 @@ class TrainingData:
             yield quantized(batch, data, generator)
 
 
-def quantized(signals: Array, data: Data, generator: np.random.Generator) -> Examples:
+def quantized(signals: Array, data: Data, generator: np.random.Generator) -> Batch:
     """Draw what a configuration leaves open, and quantize signals in rows."""
     rows = (len(signals), 1)
     if data.rumble:
-        signals = with_rumble(signals, data.rumble, generator)
+        signals = add_rumble(signals, data.rumble, generator)
     if data.flips:
         signals = signals * generator.choice(np.array([-1, 1], np.float32), rows)
     bits = generator.uniform(data.bits[0], data.bits[-1], rows) if len(data.bits) > 1 else data.bits[0]
@@ -137,20 +135,20 @@ def quantized(signals: Array, data: Data, generator: np.random.Generator) -> Exa
     return _cells(signals, np.broadcast_to(bits, rows), edge, data)
 
 
-def _cells(signals: Array, bits: NDArray[np.float64], edge: Any, data: Data) -> Examples:
+def _cells(signals: Array, bits: NDArray[np.float64], edge: Any, data: Data) -> Batch:
     """Quantize: codes are whole numbers, cells are theirs plus the edge, in units of the step."""
     step = (2.0 / 2.0**bits).astype(np.float32)
     in_steps = signals / step
-    lower = np.floor(in_steps - edge)
+    lo = np.floor(in_steps - edge)
     # Where an edge is at 0, a sample at full scale belongs to the highest cell, which ends there.
-    np.minimum(lower, np.where(edge == 0, np.ceil(1 / step) - 1, np.float32(np.inf)), out=lower)
-    lower += edge
-    upper = lower + np.float32(1)
+    np.minimum(lo, np.where(edge == 0, np.ceil(1 / step) - 1, np.float32(np.inf)), out=lo)
+    lo += edge
+    hi = lo + np.float32(1)
     if data.unit == "cell":
-        return Examples(in_steps, lower, upper, step[:, 0].astype(np.float64))
-    lower *= step
-    upper *= step
-    return Examples(signals, lower, upper, np.ones(len(step)))
+        return Batch(in_steps, lo, hi, step[:, 0].astype(np.float64))
+    lo *= step
+    hi *= step
+    return Batch(signals, lo, hi, np.ones(len(step)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,30 +197,25 @@ class DevelopmentData:
             [files[start : start + FRAMES_AT_ONCE] for start in starts],
         )
 
-    def measured(self, restore: Any, processes: Processes = ALONE) -> list[Measured]:
-        """Measure a method, ``(lower, upper) -> signal``, at every bit depth that the data has.
+    def measured(self, restore: Restore) -> list[Measured]:
+        """Measure a method at every bit depth of the data."""
+        return [self._at(bits, restore) for bits in self.data.depths_measured]
 
-        Several processes share the work, and all have the result.
-        """
-        return [self._at(bits, restore, processes) for bits in self.data.depths_measured]
-
-    def quantized(self, rows: Array, bits: float) -> Examples:
+    def quantized(self, rows: Array, bits: float) -> Batch:
         """Return rows with the cells that they have at a bit depth."""
         edge = np.float32(-0.5 if self.data.quantizer == "mid-tread" else 0.0)
         return _cells(rows, np.full((len(rows), 1), bits), edge, self.data)
 
-    def _at(self, bits: float, restore: Any, processes: Processes) -> Measured:
+    def _at(self, bits: float, restore: Restore) -> Measured:
         count = int(self.files[-1][-1]) + 1
-        sums = energy, noise, error = np.zeros((3, count))
-        groups = list(zip(self.groups, self.files, strict=True))
-        for rows, files in groups[processes.rank :: processes.count]:
-            these = self.quantized(rows, bits)
-            centre = (these.lower + these.upper) / 2
-            restored = np.asarray(restore(these.lower, these.upper))
+        energy, noise, error = np.zeros((3, count))
+        for rows, files in zip(self.groups, self.files, strict=True):
+            batch = self.quantized(rows, bits)
+            centre = (batch.lo + batch.hi) / 2
+            restored = np.asarray(restore(batch.lo, batch.hi))
             for total, part in ((energy, 0), (noise, centre), (error, restored)):
-                squares = np.square(these.signal - part, dtype=np.float64).sum(-1) * these.scale**2
+                squares = np.square(batch.signal - part, dtype=np.float64).sum(-1) * batch.scale**2
                 np.add.at(total, files, squares)
-        processes.add_up(sums)
         samples = sum(rows.size for rows in self.groups)
         heard = energy > 0
         with np.errstate(divide="ignore"):

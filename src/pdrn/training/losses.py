@@ -1,29 +1,64 @@
-"""How far two sounds are apart to the ear, roughly: by the logarithms of their spectra, which MSE is deaf to.
+"""The loss (4.2): a mean squared error, absolute or relative, plus a sum of squares of weights.
 
-What is quiet counts as much as what is loud, down to a floor well below the quantization error.
+Beyond the paper, a distance of log spectra may be added, to which the mean squared error is deaf: quiet
+frequencies count as much as loud ones, down to a floor well below the quantization error.
 """
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from pdrn.training.config import Loss
+
+MIN_NOISE = 1e-3
+"""A relative error divides by at least this many squared steps: silence may be quantized without error."""
 
 RESOLUTIONS = (256, 512, 1024)
-"""Samples of the windows; a quarter of each is the hop."""
+"""Windows of the spectra in samples; the hop is a quarter of each."""
 
 FLOOR = 0.01
-"""Powers are compared above this share of the power that quantization error has in a window."""
+"""Powers are compared above this share of the power that the quantization error has in a window."""
+
+
+def squared_errors(estimates: Tensor, signals: Tensor) -> Tensor:
+    """Return the mean squared error of each row."""
+    return (estimates - signals).square().mean(-1)
+
+
+def data_losses(loss: Loss, estimates: Tensor, signals: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
+    """Return the first term of (4.2) for each row; the cells of a row have one width."""
+    steps = hi[:, 0] - lo[:, 0]
+    losses = squared_errors(estimates, signals)
+    if loss.relative:
+        noise = squared_errors((lo + hi) / 2, signals)
+        losses = losses / torch.maximum(noise, MIN_NOISE * steps.square())
+    if loss.spectral:
+        losses = losses + loss.spectral * spectral_distance(estimates, signals, steps)
+    return losses
+
+
+def is_regularised(loss: Loss, part: Tensor) -> bool:
+    """Whether the squares of a tensor count in the second term of (4.2)."""
+    return loss.regularised == "all" or part.ndim > 1
+
+
+@torch.no_grad()
+def regularisation(loss: Loss, module: nn.Module) -> float:
+    """Return the second term of (4.2)."""
+    parts = [part.double().square().sum() for part in module.parameters() if is_regularised(loss, part)]
+    return loss.regularisation * float(sum(parts))
 
 
 def spectral_distance(estimates: Tensor, signals: Tensor, steps: Tensor) -> Tensor:
-    """Return the mean distance of logarithmic power spectra over all resolutions, for each row.
+    """Return the mean distance of log power spectra over all resolutions, for each row.
 
     Parameters
     ----------
     estimates, signals : Tensor, shape (rows, samples)
         At least as long as the longest window.
     steps : Tensor, shape (rows,)
-        How wide the cells are, in the unit of the signals.
+        Widths of the cells, in the unit of the signals.
     """
     distances = []
     for length in RESOLUTIONS:
