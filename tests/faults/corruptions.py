@@ -6,7 +6,7 @@ is one batch, in a process of its own, for `corrupt` below: so a crash, a hang o
 ends the batch and is reported with the number of the input, which is enough to make it again. Counted are
 
 
-    refused     one sentence, of ValueError or OSError
+    refused     one sentence, of PdrnError
     harmless    the same result as of the undamaged file
     unnoticed   another result
 """
@@ -28,6 +28,7 @@ from tests.fuzz import fuzz_files
 from tests.training.folders import reopen
 
 from pdrn.audio.corpus import Corpus
+from pdrn.errors import PdrnError
 from pdrn.nets import ConvolutionalMap, Network, PrimalDual
 from pdrn.nets import files as network_files
 from pdrn.nets.files import Provenance
@@ -171,7 +172,7 @@ def tried(folder: Path, target: str, first: int, count: int) -> Counter:
         signal.setitimer(signal.ITIMER_PROF, HANG_SECONDS)
         try:
             counts["harmless" if result_of(scratch) == wanted else "unnoticed"] += 1
-        except (ValueError, OSError) as error:
+        except PdrnError as error:
             if not str(error).isprintable():  # which newlines are not either
                 raise RuntimeError(f"an error that is not one line of text: {error!r}") from error
             counts["refused"] += 1

@@ -21,7 +21,7 @@ from tests.faults.kills import SIGNS, hospital, kill_and_finish, measured, prepa
 SHARE_OF_KILLS = {"restore": 0.45, "train": 0.4, "reproduce": 0.15}
 HITS_BETWEEN_LINES = 10
 SHARE_OF_SIGNALS = 0.1
-"""How many interrupts and requests to end there are, each, for a kill."""
+"""How many interrupts and SIGTERMs there are, each, for a kill."""
 SHARE_OF_DAMAGE = {
     "training state": 0.04,
     "run.json": 0.04,

@@ -201,7 +201,7 @@ def test_after_kill_9_of_a_worker_torchrun_ends_with_the_same_bits(pair, command
         os.kill(random.Random(0).choice(children_of(torchrun.pid)), signal.SIGKILL)
         said = torchrun.communicate()[1]
     assert torchrun.returncode == 0, said
-    assert "going on after epoch" in said
+    assert "resumed after epoch" in said
     one, other = files_of(whole), files_of(run)
     assert (one["last"], one["best"], one["log"]) == (other["last"], other["best"], other["log"])
 

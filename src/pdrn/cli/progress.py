@@ -1,4 +1,4 @@
-"""How training looks: a line that moves on a terminal, a line per epoch elsewhere."""
+"""The progress of training: a bar on a terminal, a line per epoch elsewhere, and TensorBoard."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from threading import Event, Thread
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from pdrn.errors import InputError
+from pdrn.errors import MissingDependencyError, PdrnError
 from pdrn.training.loop import Callback
 from pdrn.training.runs import Entry, Record, Run
 from pdrn.workers import interrupts_blocked
 
-SECONDS_BETWEEN_LOOKS = 1.0
-"""How often the logs of other processes are read."""
+POLL_SECONDS = 1.0
+"""Interval at which the logs of other processes are read."""
 
 
 class Display(Callback):
-    """Shows the epoch, errors, speed and the time that is left, on standard error.
+    """Shows the epoch, errors, speed and remaining time on standard error.
 
-    One of several that share a terminal has a name, which begins every line.
+    Where several share a terminal, each has a name that begins its lines.
     """
 
     def __init__(self, progress: Progress, title: str = "", name: str = "") -> None:
         self.progress, self.title, self.prefix = progress, title or name, f"{name}  " if name else ""
         self.task = progress.add_task("", total=None, figures="", visible=False)
-        self.begun = (0.0, 0)
+        self.started = (0.0, 0)
 
     def on_start(self, run: Run, record: Record, first_epoch: int) -> None:
         steps = record.steps_per_epoch
         self.epochs, done = -(-record.total_steps // steps), (first_epoch - 1) * steps
-        self.begun = (time.monotonic(), done)
-        going_on = f", going on after epoch {first_epoch - 1}" if first_epoch > 1 else ""
+        self.started = (time.monotonic(), done)
+        resumed = f", resumed after epoch {first_epoch - 1}" if first_epoch > 1 else ""
         short = record.files_too_short
         self.progress.console.print(
             f"{self.title or run.folder}: {record.parameters:,} weights, "
             f"{self.epochs} epochs of {steps} steps, threads: {record.threads}"
             + (f", processes: {record.processes}" if record.processes > 1 else "")
-            + going_on
+            + resumed
             + (f"; {short} files are too short and left out" if short else ""),
             soft_wrap=True,
             markup=False,
@@ -54,12 +54,12 @@ class Display(Callback):
     def on_step(self, step: int) -> None:
         self.progress.update(self.task, completed=step)
 
-    def begun_ago(self, seconds: float) -> None:
-        """Hear that training began before this could."""
-        self.begun = (time.monotonic() - seconds, self.begun[1])
+    def started_before(self, seconds: float) -> None:
+        """Set the start of training to this time ago, for the remaining time."""
+        self.started = (time.monotonic() - seconds, self.started[1])
 
-    def end(self) -> None:
-        """Make room for others."""
+    def hide(self) -> None:
+        """Remove the bar."""
         self.progress.update(self.task, visible=False)
 
     def on_epoch(self, entry: Entry) -> None:
@@ -70,7 +70,7 @@ class Display(Callback):
         )
         self.progress.update(self.task, figures=figures)
         if not self.progress.console.is_terminal:
-            begin, first = self.begun
+            begin, first = self.started
             total = self.progress.tasks[self.task].total or 0
             left = (time.monotonic() - begin) / (entry["step"] - first) * (total - entry["step"])
             self.progress.console.print(f"{figures}  {clock(left)} left", soft_wrap=True)
@@ -83,7 +83,7 @@ class Board(Callback):
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise InputError(
+            raise MissingDependencyError(
                 "TensorBoard is not installed; leave out --tensorboard, or pip install tensorboard"
             ) from error
         self.writer = SummaryWriter
@@ -108,26 +108,23 @@ def display(title: str = "") -> Iterator[Display]:
 
 
 @contextmanager
-def following(runs: Mapping[str, Run]) -> Iterator[Console]:
-    """Show how runs go that other processes train, by their logs, while the context lasts.
-
-    What else there is to say meanwhile is for the console.
-    """
+def display_runs(runs: Mapping[str, Run]) -> Iterator[Console]:
+    """Show the progress of runs that other processes train, by their logs; yield the console to print on."""
     if not runs:
         yield Console(stderr=True, highlight=False)
         return
     with ExitStack() as stack:
         with interrupts_blocked():  # it starts a thread
             progress = stack.enter_context(_progress())
-        followers = [_Follower(run, Display(progress, name=name)) for name, run in runs.items()]
+        readers = [_LogReader(run, Display(progress, name=name)) for name, run in runs.items()]
         is_over = Event()
 
-        def follow() -> None:
-            while not is_over.wait(SECONDS_BETWEEN_LOOKS):
-                for follower in followers:
-                    follower.look()
+        def poll() -> None:
+            while not is_over.wait(POLL_SECONDS):
+                for reader in readers:
+                    reader.update()
 
-        thread = Thread(target=follow, daemon=True)
+        thread = Thread(target=poll, daemon=True)
         with interrupts_blocked():
             thread.start()
         try:
@@ -135,37 +132,37 @@ def following(runs: Mapping[str, Run]) -> Iterator[Console]:
         finally:
             is_over.set()
             thread.join()
-            for follower in followers:
-                follower.look()
+            for reader in readers:
+                reader.update()
 
 
-class _Follower:
-    """Tells a display what it finds in the log of a run, from where that stands now."""
+class _LogReader:
+    """Passes new entries of a run's log to a display."""
 
     def __init__(self, run: Run, display: Display) -> None:
         self.run, self.display = run, display
-        self.epoch, self.log_bytes, self.has_begun = len(run.log()), run.log_bytes, False
+        self.epoch, self.log_bytes, self.has_started = len(run.log()), run.log_bytes, False
 
-    def look(self) -> None:
+    def update(self) -> None:
         if self.run.log_bytes == self.log_bytes:
             return
         self.log_bytes = self.run.log_bytes
-        with suppress(OSError, ValueError):  # it is being written, or damaged: whoever trains it will tell
+        with suppress(PdrnError):  # the log is being written, or damaged, which training reports
             record, log = self.run.record(), self.run.log()
             new = [entry for entry in log if entry["epoch"] > self.epoch]
             if record is None or not new:
                 return
-            if not self.has_begun:
+            if not self.has_started:
                 self.display.on_start(self.run, record, self.epoch + 1)
                 before = log[-len(new) - 1]["training_seconds"] if len(log) > len(new) else 0.0
-                self.display.begun_ago(new[-1]["training_seconds"] - before)
-                self.has_begun = True
+                self.display.started_before(new[-1]["training_seconds"] - before)
+                self.has_started = True
             for entry in new:
                 self.display.on_step(entry["step"])
                 self.display.on_epoch(entry)
                 self.epoch = entry["epoch"]
             if new[-1]["step"] == record.total_steps:
-                self.display.end()
+                self.display.hide()
 
 
 def _progress() -> Progress:

@@ -366,17 +366,17 @@ def _train_all(
     configs: Sequence[Config], corpus: Corpus, out: Path, jobs: int, ray: Any, cpus: float
 ) -> list[Trained]:
     """Train the networks that are missing, show the progress, and return the failures."""
-    from pdrn.cli.progress import following
+    from pdrn.cli.progress import display_runs
     from pdrn.reproduction.grid import network_name
     from pdrn.training.runs import run_for
 
     runs = {network_name(config): (config, run_for(config, corpus.checksum, out)) for config in configs}
     missing = {name: pair for name, pair in runs.items() if not pair[1].is_done}
     by_others = ray is not None or jobs > 1
-    followed = {name: run for name, (_, run) in missing.items() if by_others}
+    shown = {name: run for name, (_, run) in missing.items() if by_others}
     results = train_networks([config for config, _ in missing.values()], corpus, out, jobs, ray, cpus)
     failed = []
-    with following(followed) as console, closing(results):
+    with display_runs(shown) as console, closing(results):
         for number, result in enumerate(results, 1):
             heading = f"{number}/{len(missing)}  {network_name(result.config)}"
             for sentence in result.notes:

@@ -125,7 +125,7 @@ class _SoundJob:
         if frames * channels > limits.samples:
             seconds = limits.samples / channels / sample_rate_hz
             raise Refusal(
-                413, f"The limit for so many channels is {seconds:.0f} s; send a shorter stretch of it."
+                413, f"With {channels} channels the limit is {seconds:.0f} s; send a shorter stretch of it."
             )
 
 
