@@ -1,4 +1,4 @@
-"""Network files: what goes in comes out, and nothing else is accepted."""
+"""Network files: what goes in comes out, and nothing else is accepted; ONNX computes the same."""
 
 import json
 import os
@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from tests.convex.laws import normal
 from tests.nets.plans import ALL, DENSE, FAMILY, cells_for, disturbed
 
-from pdrn.errors import StorageError
+from pdrn.errors import PdrnError, StorageError
 from pdrn.nets import Network, PrimalDual
-from pdrn.nets.files import METADATA_KEY, Provenance, load, save
+from pdrn.nets.files import METADATA_KEY, Provenance, export, load, save
 
 each_plan = pytest.mark.parametrize("plan", ALL.values(), ids=ALL)
+
+
 PLAN = FAMILY["convolutional, mix, untied"]
 
 
@@ -253,3 +255,35 @@ def test_files_of_networks_need_nothing_of_sound():
     code = "import sys, pdrn.nets.files; print({'soundfile', 'soxr', 'torch'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    ["dense, bias, untied", "convolutional, mix, untied", "LISTA, ConvolutionalMap"],
+)
+def test_onnx_runtime_agrees_for_any_batch_and_length(name, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    plan = ALL[name]
+    network = disturbed(plan, 1, scale=0.02, dtype=np.float32)
+    path = tmp_path / "net.onnx"
+    export(path, network)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    lower, upper = cells_for(plan, 2, np.float32)
+    some = slice(None) if plan.map.frame_length else slice(0, 13)
+    for rows, columns in ((slice(0, 3), slice(None)), (slice(0, 1), some)):
+        a, b = lower[rows, columns], upper[rows, columns]
+        restored = session.run(["restored"], {"lower": a, "upper": b})[0]
+        expected = network(a, b)
+        inside = (expected > a) & (expected < b)
+        assert inside.mean() > 0.1
+        assert np.abs(restored - expected).max() <= 1e-5 * np.abs(expected).max()
+        assert ((a <= restored) & (restored <= b)).all()
+
+
+def test_an_existing_onnx_file_is_not_overwritten(tmp_path):
+    path = tmp_path / "net.onnx"
+    path.write_text("mine")
+    with pytest.raises(PdrnError, match=r"net\.onnx"):
+        export(path, disturbed(ALL["dense, bias, untied"], 1))
+    assert path.read_text() == "mine"

@@ -1,9 +1,10 @@
-"""Training: it learns, it goes on exactly where it was killed, and what goes wrong is said."""
+"""Training: a step is Adam on (4.2), a run learns, and it resumes exactly where it was killed."""
 
 import json
 import math
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -17,17 +18,26 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from tests.conftest import TINY
+from tests.nets.plans import disturbed
 
 from pdrn.audio.corpus import Corpus
 from pdrn.errors import LockedError
 from pdrn.nets import files
+from pdrn.nets.files import Provenance, encode, save
+from pdrn.nets.torch import NetworkModule
 from pdrn.training.config import from_table, load, run_name
-from pdrn.training.data import TrainingData
-from pdrn.training.loop import Callback, Trainer, initial_weights, train
+from pdrn.training.data import Batch, TrainingData
+from pdrn.training.loop import STEPS_PER_AVERAGE, Callback, Trainer, initial_weights, learning_rate, train
+from pdrn.training.losses import regularisation
 from pdrn.training.runs import Run
 
 DENSE = {"kind": "PrimalDual", "depth": 2, "memory": "bias", "map": {"kind": "DenseMap", "samples": 64}}
+
+
 FILTERS = {"kind": "ConvolutionalMap", "channels": 16, "window": 32, "hop": 16}
+
+
 QUICK = {
     "recipe": "modern",
     "architecture": DENSE,
@@ -172,6 +182,7 @@ for _ in sys.stdin:
 """Trains in a new process for every line that it reads, and prints its id and how it ended."""
 
 
+@pytest.mark.slow
 def test_kill_9_at_any_moment_changes_nothing(corpus_folder, corpus, tmp_path):
     table = QUICK | {"budget": {"epochs": 30}}
     whole = quickly(from_table(table), corpus, tmp_path / "whole")
@@ -227,6 +238,7 @@ def test_a_longer_budget_goes_on_from_a_shorter_one(corpus, tmp_path):
     assert all(np.array_equal(part, weights_of(whole)[name]) for name, part in weights_of(longer).items())
 
 
+@pytest.mark.slow
 def test_a_run_keeps_its_threads(corpus, tmp_path):
     settings, callback = config(recipe="paper", budget={"epochs": 2}), StopAfter(40)
     with pytest.raises(KeyboardInterrupt):
@@ -428,3 +440,195 @@ def test_data_that_a_dense_network_cannot_take_are_refused_before_anything_is_do
     with pytest.raises(ValueError, match=r"takes frames of 64 samples; set data\.length = 64 and"):
         quickly(config(data=data), corpus, tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+SMALL = {"kind": "PrimalDual", "depth": 2, "memory": "bias", "map": {"kind": "DenseMap", "samples": 32}}
+
+
+def paper_config(**parts):
+    return from_table({"recipe": "paper", "architecture": SMALL, **parts})
+
+
+def examples(seed=0, rows=8):
+    signal = np.random.default_rng(seed).normal(0, 0.2, (rows, 32)).astype(np.float32)
+    lower = np.floor(16 * signal) / np.float32(16)
+    return Batch(signal, lower, lower + np.float32(1 / 16), np.ones(rows))
+
+
+@pytest.mark.parametrize("regularised", ["kernels", "all"])
+def test_a_step_is_that_of_adam_on_the_loss_of_the_paper(regularised):
+    settings = paper_config(
+        loss={"regularisation": 0.01, "regularised": regularised}, optimiser={"learning_rate": 1e-3}
+    )
+    trainer = Trainer(settings, 100)
+    net = NetworkModule(settings.architecture, initial_weights(settings))
+    adam = torch.optim.Adam(net.parameters(), lr=1e-3)
+    for seed in range(5):
+        these = examples(seed)
+        restored = net(torch.tensor(these.lo), torch.tensor(these.hi))
+        mse = (restored - torch.tensor(these.signal)).square().mean()
+        squares = sum(p.square().sum() for p in net.parameters() if regularised == "all" or p.ndim == 2)
+        adam.zero_grad()
+        (mse + 0.01 * squares).backward()
+        loss, reported = trainer.step(these)
+        assert loss == reported == pytest.approx(mse.item(), rel=1e-5)
+        if seed == 0:
+            assert regularisation(settings.loss, trainer.module) != 0
+        adam.step()
+    for name, part in net.named_parameters():
+        assert torch.allclose(part, trainer.module.get_parameter(name), atol=2e-6), name
+
+
+def test_a_weight_without_a_say_stays_where_it_is():
+    """One layer has nothing to extrapolate to."""
+    one_layer = SMALL | {"depth": 1, "theta": 0.5, "learn_theta": "per layer"}
+    trainer = Trainer(from_table({"recipe": "paper", "architecture": one_layer}), 100)
+    before = trainer.module.get_parameter("W.0").detach().clone()
+    trainer.step(examples())
+    assert trainer.module.get_parameter("theta").tolist() == [0.5]
+    assert not torch.equal(trainer.module.get_parameter("W.0"), before)
+
+
+def test_the_relative_loss_is_the_mean_of_the_ratios():
+    settings = paper_config(loss={"relative": True})
+    these = examples()
+    trainer = Trainer(settings, 100)
+    restored = trainer.restore(these.lo, these.hi)
+    error = np.square(restored - these.signal).mean(-1)
+    noise = np.square((these.lo + these.hi) / 2 - these.signal).mean(-1)
+    loss, mse = trainer.step(these)
+    assert loss == pytest.approx(np.mean(error / noise), rel=1e-4)
+    assert mse == pytest.approx(error.mean(), rel=1e-4)
+
+
+def test_errors_are_reported_in_full_scale_whatever_the_unit():
+    settings = paper_config(data={"unit": "cell", "bits": [3, 8]})
+    these = examples()
+    scale = np.linspace(0.1, 1, 8)
+    trainer = Trainer(settings, 100)
+    restored = trainer.restore(these.lo, these.hi)
+    errors = np.square(restored - these.signal).mean(-1)
+    loss, mse = trainer.step(Batch(these.signal, these.lo, these.hi, scale))
+    assert loss == pytest.approx(errors.mean(), rel=1e-4)
+    assert mse == pytest.approx((errors * scale**2).mean(), rel=1e-4)
+
+
+def test_a_segment_without_any_error_does_not_spoil_the_relative_loss():
+    trainer = Trainer(paper_config(loss={"relative": True}), 100)
+    zero = np.zeros((2, 32), np.float32)
+    loss, _ = trainer.step(Batch(zero, zero - np.float32(0.5), zero + np.float32(0.5), np.ones(2)))
+    assert np.isfinite(loss)
+    assert all(torch.isfinite(part).all() for part in trainer.module.parameters())
+
+
+def test_long_gradients_are_cut_and_short_ones_left():
+    def gradient(longest):
+        trainer = Trainer(paper_config(optimiser={"clip_norm": longest}), 100)
+        trainer.step(examples())
+        return np.concatenate([part.grad.numpy().ravel() for part in trainer.module.parameters()])
+
+    free = gradient(0.0)
+    norm = np.linalg.norm(free)
+    assert np.array_equal(gradient(2 * float(norm)), free)
+    assert np.allclose(gradient(float(norm) / 4), free / 4, rtol=5e-3)
+
+
+def test_the_network_is_the_average_where_there_is_one():
+    trainer = Trainer(paper_config(optimiser={"averaging": 0.5, "learning_rate": 0.1}), 100)
+
+    def moved(steps, seen):
+        """Learn, and tell what is left of the former average."""
+        before = trainer.averaged.network().weights["W.0"].copy()
+        for seed in range(steps):
+            assert np.array_equal(trainer.averaged.network().weights["W.0"], before)
+            trainer.step(examples(seed))
+        if seen:
+            trainer.update_average()
+        after, average = (
+            trainer.module.get_parameter("W.0").detach().numpy(),
+            trainer.averaged.network().weights["W.0"],
+        )
+        return np.linalg.norm(average - after) / np.linalg.norm(before - after)
+
+    for step in range(1, STEPS_PER_AVERAGE + 1):
+        assert moved(1, seen=False) == pytest.approx(min(0.5, (1 + step) / (10 + step)), abs=1e-4)
+    assert moved(STEPS_PER_AVERAGE, seen=False) == pytest.approx(0.5**STEPS_PER_AVERAGE, abs=1e-4)
+    assert moved(3, seen=True) == pytest.approx(0.5**3, abs=1e-4)
+    assert moved(STEPS_PER_AVERAGE, seen=False) == pytest.approx(0.5**STEPS_PER_AVERAGE, abs=1e-4)
+
+
+def test_the_learning_rate_rises_and_falls_as_it_should():
+    shape = {"learning_rate": 2.0, "schedule": "cosine", "final_share": 0.1, "warmup_steps": 9}
+    optimiser = paper_config(optimiser=shape).optimiser
+    rates = [learning_rate(optimiser, step, 1000) for step in (0, 4, 9, 500, 1000)]
+    assert rates == pytest.approx([0.2, 1.0, 2.0, 1.1, 0.2], rel=1e-3)
+    constant = paper_config(optimiser={"learning_rate": 2.0}).optimiser
+    assert {learning_rate(constant, step, 10) for step in range(10)} == {2.0}
+
+
+@pytest.mark.parametrize("kind", ["own", "chambolle pock", "glorot", "identity"])
+def test_networks_start_where_the_configuration_says(kind):
+    steps = {"sigma": 3.0, "tau": 0.2} if kind == "chambolle pock" else {}
+    settings = paper_config(start={"kind": kind} | steps)
+    weights = initial_weights(settings)
+    if kind == "chambolle pock":
+        assert np.allclose(weights["W.0"] @ weights["V.1"].T, -0.6 * np.eye(32), atol=1e-9)
+    elif kind == "own":
+        assert np.allclose(weights["W.0"] @ weights["V.1"].T, -1.0 * np.eye(32), atol=1e-9)
+    else:
+        assert weights["W.0"].max() == pytest.approx(np.sqrt(6 / 64), rel=0.01)
+        assert (weights["V.0"] == 0).all() == (kind == "identity")
+
+
+@pytest.fixture
+def learned(tmp_path):
+    """The file of a network that has learned something, in units of the cell."""
+    network = disturbed(TINY["speech-large"], 5, 0.1, np.float32)
+    save(tmp_path / "learned.safetensors", network, Provenance("cell", 16000))
+    return tmp_path / "learned.safetensors", network
+
+
+def adapting(path, **changes):
+    start = {"kind": "network", "network": str(path)}
+    data = {"unit": "cell", "length": 1024, "placing": "random", "measured_on": "files"}
+    return from_table({"start": start, "data": data, "optimiser": {"batch_size": 4}} | changes)
+
+
+def test_training_starts_at_a_network_that_was_learned(learned, corpus, tmp_path):
+    path, network = learned
+    settings = adapting(path, budget={"steps": 1}, optimiser={"batch_size": 4, "learning_rate": 1e-12})
+    assert settings.architecture == network.architecture
+    run = train(settings, corpus, tmp_path / "runs", threads=1)
+    for name, part in run.best().weights.items():
+        np.testing.assert_allclose(part, network.weights[name], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"architecture": encode(TINY["speech-small"])}, "has another architecture; leave the arch"),
+        ({"data": {"unit": "full scale", "length": 1024}}, 'another unit; set data.unit = "cell"'),
+    ],
+    ids=["architecture", "unit"],
+)
+def test_a_start_at_a_network_that_does_not_fit_is_refused(learned, changes, reason):
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        Trainer(adapting(learned[0], **changes), 1)
+
+
+def test_a_run_does_not_outlast_the_network_that_it_started_at(learned):
+    path, network = learned
+    before = adapting(path)
+    save(path, disturbed(network.architecture, 6, 0.1, np.float32), Provenance("cell", 16000), overwrite=True)
+    after = adapting(path)
+    assert run_name(before, "") != run_name(after, "")
+    Trainer(after, 1)
+    with pytest.raises(ValueError, match="changed"):
+        Trainer(before, 1)
+    with pytest.raises(ValueError, match="changed"):
+        Trainer(adapting(path, start={**encode(after.start), "network_sha256": "0" * 64}), 1)
+
+
+def test_a_start_at_no_network_is_refused():
+    with pytest.raises(ValueError, match="no model is called 'nowhere', and no file"):
+        adapting("nowhere")

@@ -1,21 +1,142 @@
-"""The networks: Chambolle-Pock at the start, inside the cells always, the same in both backends."""
-
-import threading
+"""Blocks and their family: Chambolle-Pock at the start, in the cells for any weights."""
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.convex.laws import cells, normal, seeds
+from tests.convex.laws import FUNCTIONALS, OFFSET, SIZE, cells, normal, seeds
 from tests.nets.plans import ALL, CONVOLUTIONAL, DENSE, FAMILY, WIDE, cells_for, disturbed
-from threadpoolctl import threadpool_info
 
-from pdrn.convex import DCT, ChambollePock, Convolution, Dense, dequantization, solve
+from pdrn.convex import DCT, L1, Ball, Box, ChambollePock, Convolution, Dense, Problem, dequantization, solve
 from pdrn.nets import ConvolutionalMap, DenseMap, Network, PrimalDual, primal_dual
+from pdrn.nets.primal_dual import Block, State
 from pdrn.nets.related import LearnedPrimalDual
-from pdrn.nets.runtime import limited
 from pdrn.nets.torch import NetworkModule
+
+MATRIX = np.random.default_rng(3).standard_normal((SIZE, SIZE))
+
+
+SIGMA, TAU = 0.3, 0.1
+
+
+PAIRS = [
+    ("l1", "box"),
+    ("weighted l1", "half-open box"),
+    ("shifted l1", "linf ball"),
+    ("l2", "l1 ball"),
+    ("linf", "squared l2"),
+    ("group l2,1", "shifted squared l2"),
+    ("squared l2", "l1"),
+    ("scaled l1", "l2 ball"),
+    ("scaled and shifted l2", "zero"),
+    ("l2 ball", "scaled box"),
+]
+
+
+def states(blocks, x, F, G):
+    state = State.at(x, F, G)
+    for block in blocks:
+        state = block(state)
+        yield state
+
+
+def algorithm(theta):
+    return Block(
+        W=lambda x: SIGMA * (x @ MATRIX.T), V=lambda y: -TAU * (y @ MATRIX), theta=theta, sigma=SIGMA, tau=TAU
+    )
+
+
+@pytest.mark.parametrize(("f", "g"), PAIRS)
+@pytest.mark.parametrize("theta", [0.0, 0.5, 1.0])
+@settings(max_examples=10)
+@given(seeds)
+def test_stacked_blocks_are_the_iterates_of_the_solver(f, g, theta, seed):
+    F, G = FUNCTIONALS[f], FUNCTIONALS[g]
+    start = normal(seed, 2, SIZE)
+    problem = Problem(F, G, Dense(MATRIX), start)
+    for layer, state in enumerate(states([algorithm(theta)] * 4, start, F, G), 1):
+        iterate = solve(problem, ChambollePock(SIGMA, TAU, theta), iterations=layer)
+        assert np.allclose(state.x, iterate.x, atol=1e-12, rtol=1e-12)
+        assert np.allclose(state.y, iterate.y, atol=1e-12, rtol=1e-12)
+
+
+@given(seeds)
+def test_one_network_holds_a_dual_and_a_primal_residual_network(seed):
+    """(2.3) and (2.4): either reading gives the activations of (2.1)."""
+    W, V = normal(seed, 5, SIZE, SIZE), normal(seed + 1, 5, SIZE, SIZE)
+    F, G = L1(), Ball(np.inf, 0.5)
+
+    def dual(v):
+        return F.prox_conjugate(v, 1.0)
+
+    def primal(v):
+        return G.prox(v, 1.0)
+
+    blocks = [Block(lambda x, W=w: x @ W.T, lambda y, V=v: y @ V.T) for w, v in zip(W, V, strict=True)]
+    x0 = normal(seed + 2, SIZE, scale=0.2)
+    x, y = [x0], [np.zeros(SIZE), dual(x0 @ W[0].T)]
+    for layer in range(5):
+        x.append(primal(dual(x[layer] @ W[layer].T + y[layer]) @ V[layer].T + x[layer]))
+        if layer:
+            inner = primal(y[layer] @ V[layer - 1].T + x[layer - 1])
+            y.append(dual(inner @ W[layer].T + y[layer]))
+    for step, primal_reading, dual_reading in zip(states(blocks, x0, F, G), x[1:], y[1:], strict=True):
+        assert np.allclose(step.x, primal_reading, atol=1e-12)
+        assert np.allclose(step.y, dual_reading, atol=1e-12)
+
+
+@given(seeds)
+def test_the_residual_block_is_equation_3_4(seed):
+    W, V, b = normal(seed, SIZE, SIZE), normal(seed + 1, SIZE, SIZE), normal(seed + 2, SIZE)
+    lower, upper = cells(seed, SIZE)
+    q = (lower + upper) / 2
+    block = Block(lambda x: x @ W.T, lambda y: y @ V.T, M=0.0, b=b)
+    after = block(State.at(q, L1(), Box(lower, upper)))
+    y = np.clip(W @ (0 + q) + b, -1, 1)
+    x = np.clip(V @ y + 0, -0.125, 0.125)
+    assert np.allclose(after.y, y, atol=1e-12)
+    assert np.allclose(after.x, x + q, atol=1e-12)
+
+
+@given(seeds)
+def test_a_map_of_the_memory_has_both_blocks_as_its_ends(seed):
+    W, V, b = normal(seed, SIZE, SIZE), normal(seed + 1, SIZE, SIZE), normal(seed + 2, SIZE)
+    x, y = normal(seed + 3, SIZE), normal(seed + 4, SIZE, scale=0.3)
+    maps, before = (lambda x: x @ W.T, lambda y: y @ V.T), State(x, y, x, L1(), Ball(np.inf, 2.0))
+    for number, bias in ((1.0, 0 * b), (0.0, b)):
+        mixed = Block(*maps, lambda y, number=number: number * y, bias, 0.7)(before)
+        end = Block(*maps, number, bias, 0.7)(before)
+        for name in ("x", "y", "x_bar"):
+            assert np.allclose(getattr(mixed, name), getattr(end, name))
+
+
+def test_blocks_leave_what_they_are_given_alone():
+    x, y = normal(1, SIZE), normal(2, SIZE)
+    kept = x.copy(), y.copy()
+    algorithm(0.5)(State(x, y, x, L1(), Ball(2, 1.0)))
+    assert np.array_equal(x, kept[0])
+    assert np.array_equal(y, kept[1])
+
+
+@pytest.mark.parametrize("f", ["l1", "squared l2", "l2", "group l2,1"])
+def test_gradients_reach_maps_steps_and_theta(f):
+    def run(W, V, M, b, theta, sigma, tau):
+        maps = (lambda x: x @ W.T, lambda y: y @ V.T)
+        blocks = [
+            Block(*maps, 1.0, 0.0, theta, sigma, tau),
+            Block(*maps, lambda y: y @ M, b, theta, sigma, tau),
+            Block(*maps, 0.0, b, theta, sigma, tau),
+            Block(*maps, 1.0, 0.0, theta, sigma, tau),
+        ]
+        start = torch.tensor(OFFSET)
+        return [step.x for step in states(blocks, start, FUNCTIONALS[f], FUNCTIONALS["squared l2"])][-1]
+
+    matrices = [torch.tensor(0.3 * normal(seed, SIZE, SIZE), requires_grad=True) for seed in range(3)]
+    b = torch.tensor(normal(4, SIZE), requires_grad=True)
+    numbers = [torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (0.6, 0.4, 0.7)]
+    assert torch.autograd.gradcheck(run, (*matrices, b, *numbers))
+
 
 each_plan = pytest.mark.parametrize("plan", ALL.values(), ids=ALL)
 
@@ -105,37 +226,6 @@ def test_the_result_is_in_its_cells_whatever_the_weights_are(plan, seed, scale, 
     assert tensor.dtype == dtype
     assert np.isfinite(tensor).all()
     assert ((lower <= tensor) & (tensor <= upper)).all()
-
-
-@pytest.mark.parametrize("map", [DENSE, CONVOLUTIONAL])
-def test_no_training_leads_out_of_the_cells(map):
-    """Trained to go as far away as they can, networks reach the bounds and no further."""
-    module = NetworkModule(PrimalDual(map, 3, "mix"))
-    lower, upper = (torch.tensor(bound) for bound in cells_for(module.architecture, 5, np.float32))
-    optimizer = torch.optim.SGD(module.parameters(), lr=100.0)
-    for _ in range(20):
-        optimizer.zero_grad()
-        (-((module(lower, upper) - (lower + upper) / 2) ** 2).sum()).backward()
-        optimizer.step()
-    restored = module(lower, upper).detach()
-    at_a_bound = (restored == lower) | (restored == upper)
-    assert ((lower <= restored) & (restored <= upper)).all()
-    assert at_a_bound.float().mean() > 0.9
-
-
-@each_plan
-@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 1e-5)])
-@settings(max_examples=5)
-@given(seeds)
-def test_numpy_and_torch_agree(plan, dtype, tolerance, seed):
-    numpy_network = disturbed(plan, seed, dtype=dtype)
-    lower, upper = cells_for(plan, seed, dtype)
-    module = NetworkModule.of(numpy_network)
-    tensors = module.by_layer(torch.tensor(lower), torch.tensor(upper))
-    for array, tensor in zip(numpy_network.by_layer(lower, upper), tensors, strict=True):
-        assert array.dtype == dtype
-        scale = np.abs(array).max()
-        assert np.abs(array - tensor.detach().numpy()).max() <= tolerance * scale
 
 
 @each_plan
@@ -260,45 +350,6 @@ def test_plans_that_make_no_sense_are_refused(make, message):
         make()
 
 
-def test_weights_that_do_not_fit_are_refused():
-    plan = PrimalDual(DENSE, 2)
-    weights = plan.start(np.random.default_rng(0))
-    with pytest.raises(ValueError, match=r"W\.0"):
-        Network(plan, {name: part for name, part in weights.items() if name != "W.0"})
-    with pytest.raises(ValueError, match=r"b\.0"):
-        Network(plan, weights | {"b.0": np.zeros(16)})
-    with pytest.raises(ValueError, match=r"V\.1"):
-        Network(plan, weights | {"V.1": np.zeros((16, 15))})
-    with pytest.raises(ValueError, match="float64"):
-        Network(plan, weights | {"V.1": np.zeros((16, 16), np.float32)})
-    with pytest.raises(ValueError, match="NaN"):
-        Network(plan, weights | {"V.1": np.full((16, 16), np.inf)})
-
-
-@pytest.mark.parametrize(
-    ("lower", "upper", "message"),
-    [
-        (np.zeros(15), np.ones(15), r"\(15,\)"),
-        (np.zeros((2, 0)), np.zeros((2, 0)), r"\(2, 0\)"),
-        (np.ones(16), np.zeros(16), "lo <= hi"),
-        (np.zeros(16), np.ones(17), r"\(17,\)"),
-        (np.zeros(16, int), np.ones(16, int), "float64"),
-        (np.full(16, np.nan), np.ones(16), "lo <= hi"),
-    ],
-)
-def test_cells_that_make_no_sense_are_refused(lower, upper, message):
-    with pytest.raises(ValueError, match=message):
-        Network.started(PrimalDual(DENSE, 2))(lower, upper)
-
-
-def test_the_batch_is_laid_out_with_zeros_between():
-    map = ConvolutionalMap(4, window=6, hop=2)
-    signals = np.array([[1.0, 2, 3], [4, 5, 6]])
-    flat = map.lay_out(signals)
-    assert flat.tolist() == [0, 0, 0, 0, 1, 2, 3, 0, 0, 0, 0, 0, 4, 5, 6, 0, 0, 0, 0, 0]
-    assert np.array_equal(map.gather(flat, signals.shape), signals)
-
-
 def test_a_wide_network_starts_at_the_dictionary_that_it_is_given():
     K = normal(4, 24, 16)
     plan = PrimalDual(WIDE, 4, theta=1.0)
@@ -409,60 +460,48 @@ def test_a_context_is_what_its_equations_say(seed):
     assert np.allclose(network(lower, upper), np.clip(x[gap : gap + 24], lower, upper), atol=1e-12, rtol=0)
 
 
-def blas_threads():
-    """Threads of NumPy's own library; SciPy brings another."""
-    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
-    return {pool["num_threads"] for pool in pools if "numpy" in pool["filepath"] or len(pools) == 1}
+each_member = pytest.mark.parametrize("plan", FAMILY.values(), ids=FAMILY)
 
 
-@pytest.mark.parametrize("threads", [1, 2, None])
-def test_matrix_products_take_as_many_threads_as_they_are_told(threads, monkeypatch):
-    seen = []
-    plan = PrimalDual(DENSE, 1)
-    numpy_network = Network(plan, plan.start(np.random.default_rng(0)), threads)
-    monkeypatch.setattr(DenseMap, "analyse", lambda self, x, W: seen.append(blas_threads()) or x @ W.T)
-    before = blas_threads()
-    numpy_network(*cells(1, 16))
-    assert seen == [before if threads is None else {threads}]
-    assert blas_threads() == before
+@each_member
+def test_the_identity_start_changes_nothing_but_learns(plan):
+    weights = primal_dual.identity(plan, np.random.default_rng(0))
+    lower, upper = cells_for(plan, 1)
+    centre = (lower + upper) / 2
+    assert np.allclose(Network(plan, weights)(lower, upper), centre, atol=1e-12)
+    module = NetworkModule(plan, weights, dtype=torch.float64)
+    ((module(torch.tensor(lower), torch.tensor(upper)) - torch.tensor(upper)) ** 2).sum().backward()
+    assert any(part.grad.abs().max() > 0 for part in module.parameters() if part.grad is not None)
 
 
-def test_one_thread_is_the_default():
-    plan = PrimalDual(DENSE, 1)
-    assert Network.started(plan).threads == 1
-    with pytest.raises(ValueError, match="threads"):
-        Network(plan, plan.start(np.random.default_rng(0)), threads=0)
+@each_member
+def test_a_random_start_is_uniform_within_glorots_limits(plan):
+    weights = primal_dual.glorot(plan, np.random.default_rng(0))
+    limit = np.sqrt(6 / sum(plan.map.kernel_shape))
+    kernels = np.concatenate([part.ravel() for name, part in weights.items() if name[0] in "WVK"])
+    assert np.abs(kernels).max() <= limit
+    assert np.abs(kernels).max() > 0.9 * limit
+    assert abs(kernels.mean()) < 0.15 * limit
+    assert kernels.std() == pytest.approx(limit / np.sqrt(3), rel=0.15)
 
 
-def test_limits_of_several_threads_do_not_disturb_each_other():
-    """The first to come is the first to go: the other keeps its limit, and in the end all is as before."""
-    before = blas_threads()
-    entered, left = threading.Event(), threading.Event()
-    seen = []
-
-    def second():
-        with limited(1):
-            entered.set()
-            left.wait()
-            seen.append(blas_threads())
-
-    with limited(1):
-        other = threading.Thread(target=second)
-        other.start()
-        entered.wait()
-    left.set()
-    other.join()
-    assert seen == [{1}]
-    assert blas_threads() == before
-    with pytest.raises(KeyError), limited(1):
-        raise KeyError
-    assert blas_threads() == before
+def test_a_random_start_depends_on_the_generator_alone():
+    plan = PrimalDual(DENSE, 2)
+    first, again, other = (primal_dual.glorot(plan, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    assert all(np.array_equal(first[name], again[name]) for name in first)
+    assert not np.array_equal(first["W.0"], other["W.0"])
 
 
-@pytest.mark.parametrize("coefficients", [5, 8, 12, 32])
-def test_a_cosine_transform_of_any_size_has_norm_one(coefficients):
-    K, norm = DenseMap(8, coefficients).dictionary()
-    assert K.shape == (coefficients, 8)
-    assert norm == 1.0
-    gram = K.T @ K if coefficients >= 8 else K @ K.T
-    np.testing.assert_allclose(gram, np.eye(min(8, coefficients)), atol=1e-12)
+def test_learned_extrapolation_starts_where_it_is_told():
+    weights = PrimalDual(DENSE, 3, theta=0.7, learn_theta="per layer").start(np.random.default_rng(0))
+    assert weights["theta"].tolist() == [0.7, 0.7, 0.7]
+
+
+def test_memory_starts_at_a_multiple_of_the_identity():
+    weights = primal_dual.chambolle_pock(PrimalDual(CONVOLUTIONAL, 2, "mix"), memory_gain=0.5)
+    assert np.array_equal(weights["M.0"], 0.5 * np.eye(10))
+
+
+def test_a_dictionary_of_the_wrong_shape_is_refused():
+    with pytest.raises(ValueError, match=r"\(3, 3\)"):
+        primal_dual.chambolle_pock(PrimalDual(DENSE, 2), dictionary=np.eye(3))

@@ -1,16 +1,59 @@
-"""The torch modules behave as torch users expect."""
+"""The torch modules behave as torch users expect, and as the NumPy networks."""
 
 import io
 
 import numpy as np
 import pytest
 import torch
-from tests.nets.plans import ALL, DENSE, FAMILY, RELATED, cells_for, disturbed
+from hypothesis import given, settings
+from tests.convex.laws import cells, normal, seeds
+from tests.nets.plans import ALL, CONVOLUTIONAL, DENSE, FAMILY, RELATED, cells_for, disturbed
 
+from pdrn.convex import (
+    L1,
+    Box,
+    ChambollePock,
+    Dense,
+    Problem,
+    SquaredL2,
+    solve,
+)
 from pdrn.nets import ConvolutionalMap, DenseMap, PrimalDual
-from pdrn.nets.torch import PDN, PDRN, NetworkModule
+from pdrn.nets.related import ResidualNetwork
+from pdrn.nets.torch import PDN, PDRN, NetworkModule, PDRNBlock, PrimalDualBlock, State
 
 each_plan = pytest.mark.parametrize("plan", ALL.values(), ids=ALL)
+
+
+@pytest.mark.parametrize("map", [DENSE, CONVOLUTIONAL])
+def test_no_training_leads_out_of_the_cells(map):
+    """Trained to go as far away as they can, networks reach the bounds and no further."""
+    module = NetworkModule(PrimalDual(map, 3, "mix"))
+    lower, upper = (torch.tensor(bound) for bound in cells_for(module.architecture, 5, np.float32))
+    optimizer = torch.optim.SGD(module.parameters(), lr=100.0)
+    for _ in range(20):
+        optimizer.zero_grad()
+        (-((module(lower, upper) - (lower + upper) / 2) ** 2).sum()).backward()
+        optimizer.step()
+    restored = module(lower, upper).detach()
+    at_a_bound = (restored == lower) | (restored == upper)
+    assert ((lower <= restored) & (restored <= upper)).all()
+    assert at_a_bound.float().mean() > 0.9
+
+
+@each_plan
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 1e-5)])
+@settings(max_examples=5)
+@given(seeds)
+def test_numpy_and_torch_agree(plan, dtype, tolerance, seed):
+    numpy_network = disturbed(plan, seed, dtype=dtype)
+    lower, upper = cells_for(plan, seed, dtype)
+    module = NetworkModule.of(numpy_network)
+    tensors = module.by_layer(torch.tensor(lower), torch.tensor(upper))
+    for array, tensor in zip(numpy_network.by_layer(lower, upper), tensors, strict=True):
+        assert array.dtype == dtype
+        scale = np.abs(array).max()
+        assert np.abs(array - tensor.detach().numpy()).max() <= tolerance * scale
 
 
 def tensors_for(plan, seed=1, dtype=np.float64):
@@ -161,3 +204,67 @@ def test_training_lowers_the_error():
         optimizer.step()
         errors.append(float(error.detach()))
     assert errors[-1] < 0.5 * errors[0]
+
+
+@pytest.mark.parametrize("block", [PrimalDualBlock, PDRNBlock])
+@settings(max_examples=10)
+@given(seeds)
+def test_stacked_blocks_keep_signals_in_their_cells(block, seed):
+    lo, hi = (torch.tensor(bound, dtype=torch.float32) for bound in cells(seed, 3, 16))
+    torch.manual_seed(seed)
+    net = torch.nn.Sequential(block(16, 24), block(16, 24), block(16, 24, theta=0.5))
+    state = net(State.at((lo + hi) / 2, L1(), Box(lo, hi)))
+    assert ((lo <= state.x) & (state.x <= hi)).all()
+    assert state.y.shape == (3, 24)
+    state.y.square().sum().backward()
+    assert net[0].W.grad.any()
+
+
+@pytest.mark.parametrize("block", [PrimalDualBlock, PDRNBlock])
+def test_blocks_follow_the_seed_of_torch(block):
+    starts = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        starts.append(block(8).W)
+    assert torch.equal(starts[0], starts[1])
+    assert not torch.equal(starts[0], starts[2])
+
+
+@given(seeds)
+def test_a_block_with_the_matrices_of_the_algorithm_is_one_iteration(seed):
+    K, start = normal(seed, 12, 16), normal(seed + 1, 3, 16)
+    problem = Problem(L1(), SquaredL2(), Dense(K), start)
+    sigma, tau = ChambollePock().steps(problem)
+    block = PrimalDualBlock(16, 12, theta=1.0, sigma=sigma, tau=tau).double()
+    with torch.no_grad():
+        block.W.copy_(torch.tensor(sigma * K))
+        block.V.copy_(torch.tensor(-tau * K.T))
+    state = State.at(torch.tensor(start), L1(), SquaredL2())
+    for iterations in (1, 2, 3):
+        state = block(state)
+        expected = solve(problem, iterations=iterations).x
+        assert np.allclose(state.x.detach(), expected, atol=1e-12)
+
+
+def test_gradients_of_the_last_layers_alone_are_those_of_their_blocks():
+    plan = PrimalDual(DENSE, 3, tying="tied", theta=1.0)
+    whole, truncated = (NetworkModule(plan, dtype=torch.float64, last_layers=last) for last in (0, 1))
+    lo, hi = tensors_for(plan)
+    assert torch.equal(whole(lo, hi), truncated(lo, hi))
+    truncated(lo, hi).square().sum().backward()
+    weights = {name: part.detach().clone().requires_grad_() for name, part in whole.named_parameters()}
+    box = Box(lo, hi)
+    *_, before, _ = plan.states(weights, box)
+    detached = State(before.x.detach(), before.y.detach(), before.x_bar.detach(), L1(), box)
+    plan.block(2, weights, plan.map)(detached).x.square().sum().backward()
+    for name, part in truncated.named_parameters():
+        torch.testing.assert_close(part.grad, weights[name].grad)
+
+
+def test_a_random_start_follows_the_seed_of_torch():
+    starts = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        starts.append(NetworkModule(ResidualNetwork(DENSE, 1)).A)
+    assert torch.equal(starts[0], starts[1])
+    assert not torch.equal(starts[0], starts[2])
