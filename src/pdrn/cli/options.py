@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from enum import StrEnum
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 from typer.core import TyperCommand
@@ -17,7 +17,6 @@ from pdrn.errors import InputError, MissingDependencyError, UsageError, printabl
 
 if TYPE_CHECKING:
     from pdrn.audio.corpus import Corpus
-    from pdrn.audio.detection import QuantizerOptions
 
 
 class Command(TyperCommand):
@@ -39,80 +38,24 @@ class Command(TyperCommand):
                 formatter.write_dl(rows)
 
 
-LEVELS, MANY_FILES, RAW, WORKERS = "Levels", "Many files", "Raw samples", "Workers"
-"""Sections of help."""
-
 TEMPLATE = "{stem}_restored{ext}"
 """Default name of an output."""
 
 
-class Law(StrEnum):
-    """The laws of G.711."""
+Law = Literal["mulaw", "alaw"]
+Method = Literal["auto", "network", "cp", "both"]
+Encoding = Literal["u8", "s8", "s16le", "s16be", "s24le", "s32le", "f32le", "f64le", "mulaw", "alaw"]
+Subtype = Literal["PCM_S8", "PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE"]
+EngineName = Literal["local", "ray"]
 
-    mulaw = "mulaw"
-    alaw = "alaw"
-
-
-class Converter(StrEnum):
-    """How a converter treats samples between two levels."""
-
-    rounds = "rounds"
-    truncates = "truncates"
-
-
-class Method(StrEnum):
-    """The method of restoration."""
-
-    auto = "auto"
-    network = "network"
-    cp = "cp"
-    both = "both"
-
-
-class Encoding(StrEnum):
-    """The encoding of raw samples."""
-
-    u8 = "u8"
-    s8 = "s8"
-    s16le = "s16le"
-    s16be = "s16be"
-    s24le = "s24le"
-    s32le = "s32le"
-    f32le = "f32le"
-    f64le = "f64le"
-    mulaw = "mulaw"
-    alaw = "alaw"
-
-
-class EngineName(StrEnum):
-    """Where the workers run."""
-
-    local = "local"
-    ray = "ray"
-
-
-class Subtype(StrEnum):
-    """The type of samples in a file."""
-
-    PCM_S8 = "PCM_S8"
-    PCM_U8 = "PCM_U8"
-    PCM_16 = "PCM_16"
-    PCM_24 = "PCM_24"
-    PCM_32 = "PCM_32"
-    FLOAT = "FLOAT"
-    DOUBLE = "DOUBLE"
-
-
+WorkerOption = partial(typer.Option, rich_help_panel="Workers")
 EngineOption = Annotated[
-    EngineName,
-    typer.Option(help="Processes of this machine, or tasks of a Ray (pdrn[ray]).", rich_help_panel=WORKERS),
+    EngineName, WorkerOption(help="Processes of this machine, or tasks of a Ray (pdrn[ray]).")
 ]
 Address = Annotated[
     str | None,
-    typer.Option(
-        help="The Ray cluster to join, or auto; default: start one on this machine.",
-        metavar="HOST:PORT",
-        rich_help_panel=WORKERS,
+    WorkerOption(
+        help="The Ray cluster to join, or auto; default: start one on this machine.", metavar="HOST:PORT"
     ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
@@ -129,18 +72,6 @@ RunsFolder = Annotated[Path, typer.Option(help="Folder of run folders.")]
 CorpusRate = Annotated[int, typer.Option(min=0, help="Resample the corpus to this rate in Hz (0: keep).")]
 Metrics = Annotated[str, typer.Option(help="Perceptual metrics, comma-separated: pesq, stoi (slow).")]
 Files = Annotated[list[Path], typer.Argument(help="Sound files.", metavar="FILE")]
-
-
-def described(
-    bits: int | None, step: float | None, law: Law | None, clip_at: float | None, converter: Converter
-) -> QuantizerOptions:
-    """Return the options that describe the quantizer."""
-    from pdrn.audio.detection import QuantizerOptions
-
-    with usage_errors():
-        return QuantizerOptions(
-            bits, step, law and str(law), clip_at, truncated=converter is Converter.truncates
-        )
 
 
 @contextmanager

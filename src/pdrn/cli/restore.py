@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Literal
 
 import typer
 
 from pdrn.cli.options import (
-    LEVELS,
-    MANY_FILES,
-    RAW,
     TEMPLATE,
-    WORKERS,
     Address,
-    Converter,
     Encoding,
-    EngineName,
     EngineOption,
     Law,
     Method,
     Overwrite,
     Subtype,
-    described,
+    WorkerOption,
     usage_errors,
 )
 from pdrn.errors import UsageError
+
+LevelOption = partial(typer.Option, rich_help_panel="Levels")
+BatchOption = partial(typer.Option, rich_help_panel="Many files")
+RawOption = partial(typer.Option, rich_help_panel="Raw samples")
 
 EXAMPLES = """\b
 For example:
@@ -57,7 +56,7 @@ def restore(
             help="A network, Chambolle-Pock (cp), their mean (both); auto is both where a network fits, "
             "else cp."
         ),
-    ] = Method.auto,
+    ] = "auto",
     model: Annotated[
         str | None,
         typer.Option(
@@ -86,84 +85,63 @@ def restore(
     ] = False,
     step: Annotated[
         float | None,
-        typer.Option(help="Distance of two levels, instead of --bits.", rich_help_panel=LEVELS),
+        LevelOption(help="Distance of two levels, instead of --bits."),
     ] = None,
-    law: Annotated[
-        Law | None, typer.Option(help="Law of G.711, instead of --bits.", rich_help_panel=LEVELS)
-    ] = None,
+    law: Annotated[Law | None, LevelOption(help="Law of G.711, instead of --bits.")] = None,
     clip_at: Annotated[
         float | None,
-        typer.Option(
+        LevelOption(
             help="Samples are clipped at this magnitude (full scale is 1); default: they are not.",
-            rich_help_panel=LEVELS,
         ),
     ] = None,
     converter: Annotated[
-        Converter,
-        typer.Option(
+        Literal["rounds", "truncates"],
+        LevelOption(
             help="Samples were rounded to the nearest level, or truncated to the one below.",
-            rich_help_panel=LEVELS,
         ),
-    ] = Converter.rounds,
+    ] = "rounds",
     gaps: Annotated[
         bool,
-        typer.Option(
-            "--gaps", help="Fill in missing samples, NaN in files of floats.", rich_help_panel=LEVELS
-        ),
+        LevelOption("--gaps", help="Fill in missing samples, NaN in files of floats."),
     ] = False,
-    recursive: Annotated[
-        bool, typer.Option("--recursive", help="Search folders in folders.", rich_help_panel=MANY_FILES)
-    ] = False,
-    filename: Annotated[
-        str, typer.Option(help="Names of the outputs.", rich_help_panel=MANY_FILES)
-    ] = TEMPLATE,
+    recursive: Annotated[bool, BatchOption("--recursive", help="Search folders in folders.")] = False,
+    filename: Annotated[str, BatchOption(help="Names of the outputs.")] = TEMPLATE,
     skip_existing: Annotated[
         bool,
-        typer.Option("--skip-existing", help="Skip inputs whose output exists.", rich_help_panel=MANY_FILES),
+        BatchOption("--skip-existing", help="Skip inputs whose output exists."),
     ] = False,
     manifest: Annotated[
         str | None,
-        typer.Option(
+        BatchOption(
             help="Record finished files in this file, and skip those that it proves to be done.",
             metavar="FILE",
-            rich_help_panel=MANY_FILES,
         ),
     ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object per file.", rich_help_panel=MANY_FILES)
-    ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", help="Print errors only.", rich_help_panel=MANY_FILES)
-    ] = False,
+    json: Annotated[bool, BatchOption("--json", help="Print one JSON object per file.")] = False,
+    quiet: Annotated[bool, BatchOption("--quiet", help="Print errors only.")] = False,
     jobs: Annotated[
         int | None,
-        typer.Option(
+        WorkerOption(
             min=1,
             help="Files at once, each in its own process; default: 1, on a cluster one per CPU.",
-            rich_help_panel=WORKERS,
         ),
     ] = None,
-    threads: Annotated[int, typer.Option(min=1, help="Threads per file.", rich_help_panel=WORKERS)] = 1,
-    engine: EngineOption = EngineName.local,
+    threads: Annotated[int, WorkerOption(min=1, help="Threads per file.")] = 1,
+    engine: EngineOption = "local",
     address: Address = None,
     raw: Annotated[
         bool,
-        typer.Option(
+        RawOption(
             "--raw",
             help="INPUT and a second argument, OUTPUT, carry samples without a header.",
-            rich_help_panel=RAW,
         ),
     ] = False,
-    rate: Annotated[int | None, typer.Option(min=1, help="Sample rate in Hz.", rich_help_panel=RAW)] = None,
-    channels: Annotated[
-        int | None, typer.Option(min=1, help="Interleaved channels; default: 1.", rich_help_panel=RAW)
-    ] = None,
-    encoding: Annotated[
-        Encoding | None, typer.Option(help="Encoding of the input; default: s16le.", rich_help_panel=RAW)
-    ] = None,
+    rate: Annotated[int | None, RawOption(min=1, help="Sample rate in Hz.")] = None,
+    channels: Annotated[int | None, RawOption(min=1, help="Interleaved channels; default: 1.")] = None,
+    encoding: Annotated[Encoding | None, RawOption(help="Encoding of the input; default: s16le.")] = None,
     output_encoding: Annotated[
         Encoding | None,
-        typer.Option(help="Encoding of the output, not G.711; default: f32le.", rich_help_panel=RAW),
+        RawOption(help="Encoding of the output, not G.711; default: f32le."),
     ] = None,
 ) -> None:
     """Restore quantized sound: every sample stays in its cell.
@@ -171,9 +149,12 @@ def restore(
     The quantizer is detected, unless --bits, --step, --law or --clip-at describe it. Exit codes: 1 if a file
     failed (the others are restored), 2 if the command was wrong, 130 if it was interrupted.
     """
-    options = described(bits, step, law, clip_at, converter)
+    from pdrn.audio.detection import QuantizerOptions
+
+    with usage_errors():
+        options = QuantizerOptions(bits, step, law, clip_at, truncated=converter == "truncates")
     for_files = {
-        "--engine": engine is not EngineName.local,
+        "--engine": engine != "local",
         "--filename": filename != TEMPLATE,
         "--jobs": jobs is not None,
         "--json": json,
@@ -194,12 +175,12 @@ def restore(
         if given:
             advice = "is for files; leave it or --raw out" if raw else "is for raw samples; add --raw"
             raise UsageError(f"{name} {advice}")
-    if address is not None and engine is not EngineName.ray:
+    if address is not None and engine != "ray":
         raise UsageError("--address is of a Ray cluster; add --engine ray")
     from pdrn.restoration.restorer import Restorer
 
     with usage_errors():
-        restorer = Restorer(model, iterations, mix, threads, method.value)
+        restorer = Restorer(model, iterations, mix, threads, method)
     if raw:
         from pdrn.audio.detection import choose_quantizer
         from pdrn.audio.files import RawFormat
@@ -207,12 +188,12 @@ def restore(
 
         if rate is None:
             raise UsageError("raw samples do not tell their rate; pass --rate")
-        if output_encoding in (Encoding.mulaw, Encoding.alaw):
+        if output_encoding in ("mulaw", "alaw"):
             raise UsageError("G.711 is too coarse to stay in the cells; choose another --output-encoding")
         if len(inputs) > 2:
             raise UsageError("--raw takes INPUT and OUTPUT; restore one after the other")
-        read_as = RawFormat(str(encoding or Encoding.s16le), channels or 1)
-        write_as = RawFormat(str(output_encoding or Encoding.f32le), channels or 1)
+        read_as = RawFormat(encoding or "s16le", channels or 1)
+        write_as = RawFormat(output_encoding or "f32le", channels or 1)
         with usage_errors():
             quantizer = choose_quantizer(None, options, read_as.subtype)
         places = inputs[0], inputs[1] if len(inputs) == 2 else "-"
@@ -223,17 +204,16 @@ def restore(
     if overwrite and skip_existing:
         raise UsageError("--overwrite and --skip-existing contradict each other; leave one out")
     # Restored peaks of clipped sound rise beyond full scale, which not every format can hold.
-    stored = str(subtype) if subtype else None
-    planned = plan(inputs, output, filename, recursive, stored or ("FLOAT" if clip_at is not None else None))
+    planned = plan(inputs, output, filename, recursive, subtype or ("FLOAT" if clip_at is not None else None))
     if json and any(job.target == "-" for job in planned):
         raise UsageError("standard output carries the sound; leave --json out, or name a file")
     if any("-" in (job.source, job.target) for job in planned):
         if verify:
             raise UsageError("what goes through a pipe cannot be read again; leave --verify out")
-        for name, given in {"--manifest": manifest is not None, "--engine": engine is EngineName.ray}.items():
+        for name, given in {"--manifest": manifest is not None, "--engine": engine == "ray"}.items():
             if given:
                 raise UsageError(f"{name} is for files, and not for pipes; leave it out")
-    settings = Settings(restorer, options, stored, overwrite, skip_existing, verify, gaps)
-    workers = Engine(jobs, engine is EngineName.ray, address)
+    settings = Settings(restorer, options, subtype, overwrite, skip_existing, verify, gaps)
+    workers = Engine(jobs, engine == "ray", address)
     if not restore_all(planned, settings, workers, manifest, json=json, quiet=quiet):
         raise typer.Exit(1)

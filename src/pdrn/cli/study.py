@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pdrn.cli.options import (
-    WORKERS,
     Address,
     CorpusFolder,
     CorpusFolders,
@@ -25,6 +24,7 @@ from pdrn.cli.options import (
     Json,
     Metrics,
     RunsFolder,
+    WorkerOption,
     names,
     numbers,
     require,
@@ -218,16 +218,15 @@ def reproduce(
     metrics: Metrics = "",
     jobs: Annotated[
         int,
-        typer.Option(min=1, help="Networks trained at once, on this machine.", rich_help_panel=WORKERS),
+        WorkerOption(min=1, help="Networks trained at once, on this machine."),
     ] = 1,
-    engine: EngineOption = EngineName.local,
+    engine: EngineOption = "local",
     address: Address = None,
     cpus_per_network: Annotated[
         float | None,
-        typer.Option(
+        WorkerOption(
             help="CPUs that Ray reserves for each network, and its threads; below 1, several share a CPU; "
             "default: 1.",
-            rich_help_panel=WORKERS,
         ),
     ] = None,
     out: RunsFolder = Path("runs"),
@@ -240,7 +239,7 @@ def reproduce(
     if what not in ("table1", "table2", "figures", "all"):
         raise UsageError(f"choose table1, table2, figures or all to reproduce, not {what!r}")
     _check_engine(engine, address, cpus_per_network, jobs)
-    if dry_run and engine is EngineName.ray:
+    if dry_run and engine == "ray":
         raise UsageError("the plan is one for this machine; leave --engine out, or --dry-run")
     perceptual = names(metrics)
     require("torch", "train")
@@ -273,7 +272,7 @@ def reproduce(
     if dry_run:
         _print_plan(grid, index, out, jobs)
         return
-    is_ray = engine is EngineName.ray
+    is_ray = engine == "ray"
     with connect_ray(address, os.cpu_count() or 1) if is_ray else nullcontext() as ray:
         failure = _train_grid(grid, index, out, jobs, ray, cpus_per_network or 1.0)
     experiment, table = grid.table(index, out)
@@ -298,7 +297,7 @@ def reproduce(
 
 def _check_engine(engine: EngineName, address: str | None, cpus_per_network: float | None, jobs: int) -> None:
     """Refuse options of the other engine."""
-    if engine is EngineName.ray:
+    if engine == "ray":
         if jobs > 1:
             raise UsageError("a Ray trains as many networks as it has CPUs for; leave --jobs out")
         if cpus_per_network is not None and not 0 < cpus_per_network < float("inf"):

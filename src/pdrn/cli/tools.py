@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -25,12 +24,7 @@ For example:
   pdrn quantize speech.wav call.wav --law mulaw"""
 
 
-class Kind(StrEnum):
-    """Where the levels of a uniform quantizer are."""
-
-    mid_rise = "mid-rise"
-    mid_tread = "mid-tread"
-    truncation = "truncation"
+Kind = Literal["mid-rise", "mid-tread", "truncation"]
 
 
 def quantize(
@@ -63,7 +57,7 @@ def quantize(
     from pdrn.storage import refuse_same
 
     with usage_errors():
-        quantizer = _coder(bits, kind or Kind.mid_rise, law)
+        quantizer = _coder(bits, kind or "mid-rise", law)
         clipping = None if clip_at is None else Clipping(clip_at)
     # A level half-way between two of as many bits takes one bit more.
     subtype = "PCM_16" if (bits or 0) < 16 else "PCM_24" if (bits or 0) < 24 else "PCM_32"
@@ -84,8 +78,8 @@ def _coder(bits: int | None, kind: Kind, law: Law | None) -> Coder:
     from pdrn.audio.quantizers import ALaw, MidRise, MidTread, MuLaw, Truncation
 
     if bits is None:
-        return MuLaw() if law is Law.mulaw else ALaw()
-    kinds = {Kind.mid_rise: MidRise, Kind.mid_tread: MidTread, Kind.truncation: Truncation}
+        return MuLaw() if law == "mulaw" else ALaw()
+    kinds = {"mid-rise": MidRise, "mid-tread": MidTread, "truncation": Truncation}
     return kinds[kind](bits)
 
 
