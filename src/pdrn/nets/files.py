@@ -1,8 +1,7 @@
 """Networks as files: safetensors with a JSON description, and ONNX. Loading executes nothing.
 
-A file says what the network is (its architecture), what its numbers mean (the unit of its signals, the sample
-rate) and where it comes from (data, training, seed, version, licence). Names, shapes and types are checked
-against the architecture before a tensor is read.
+A file holds the architecture, the weights and the provenance of a network: unit, sample rate, data, training,
+seed, version, licence. Names, shapes and types are checked against the architecture before a tensor is read.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_h
 import numpy as np
 import safetensors.numpy
 
-from pdrn.errors import InputError, printable
+from pdrn.errors import InputError, ModelError, printable
 from pdrn.nets.maps import ConvolutionalMap, DenseMap
 from pdrn.nets.primal_dual import Architecture, Arrays, CellArchitecture, PrimalDual
 from pdrn.nets.related import LISTA, DeepPrimalDual, LearnedPrimalDual, ResidualNetwork
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     import torch
 
 FORMAT = 1
-"""Raised when files of this version could not be read by the versions before."""
+"""Increased when earlier versions cannot read the files of this one."""
 
 METADATA_KEY = "pdrn"
 
@@ -52,7 +51,7 @@ KINDS: dict[str, type[Any]] = {
         Unrolling,
     )
 }
-"""What a file may ask for by name."""
+"""The dataclasses that a file may name."""
 
 STORED_TYPES = ("F16", "F32", "F64")
 """Types that tensors in a file may have."""
@@ -62,21 +61,21 @@ Unit = Literal["full scale", "cell"]
 
 @dataclass(frozen=True)
 class Provenance:
-    """What a network's numbers mean, and where they come from."""
+    """The unit and the origin of a network's weights."""
 
     unit: Unit = "full scale"
-    """What signals are measured in: full scale is 1, or the width of a cell is."""
+    """Unit of the signals: full scale, or the width of a cell."""
     sample_rate_hz: int | None = None
-    """The sample rate of the sound that it was trained on."""
+    """Sample rate of the training sound."""
     data: str = ""
-    """What it was trained on, with attribution."""
+    """The training data, with attribution."""
     licence: str = ""
     corpus_sha256: str = ""
     seed: int | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
-    """The training's complete configuration, and how far it went."""
+    """The complete configuration of the training, and its last epoch."""
     version: str = field(default_factory=lambda: version("pdrn"))
-    """The version of this package that wrote the file."""
+    """Version of this package that wrote the file."""
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(Provenance).items():
@@ -94,7 +93,7 @@ def save(
     half: bool = False,
     overwrite: bool = False,
 ) -> None:
-    """Write a network to a file, whole or not at all.
+    """Write a network to a file, atomically.
 
     ``half`` stores the weights in 16 bits, which halves the file; they come back as float32.
     """
@@ -156,7 +155,7 @@ def _stored(file: Any, architecture: Architecture) -> Arrays:
 
 
 def _widened(tensors: Arrays) -> Arrays:
-    """Return tensors in a type that networks compute in: 16 bits are for files alone."""
+    """Return tensors in float32 or float64: 16 bits are for files only."""
     return {
         name: part.astype(np.promote_types(part.dtype, np.float32), copy=False)
         for name, part in tensors.items()
@@ -165,12 +164,12 @@ def _widened(tensors: Arrays) -> Arrays:
 
 @contextmanager
 def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
-    """Open a file of tensors; whatever is wrong with it is said in one sentence."""
+    """Open a file of tensors; errors name the file."""
     try:
         with open_tensors(path) as file:
             yield file
-    except ValueError as error:
-        raise InputError(f"{path} is not a network that can be used: {printable(error)}") from error
+    except InputError as error:
+        raise ModelError(f"{path} is not a network that can be used: {printable(error)}") from error
 
 
 def _description(
@@ -188,10 +187,10 @@ def _description(
 
 
 def _parsed(text: str) -> Any:
-    """Return what JSON in a file says; InputError where it is damaged, or says one thing twice."""
+    """Parse JSON, refusing NaN, repeated names and lone surrogates."""
     try:
         value = json.loads(text, parse_constant=_no_number, object_pairs_hook=_no_duplicates)
-        json.dumps(value, ensure_ascii=False).encode()  # no halves of characters
+        json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise InputError("its description is damaged") from error
     return value

@@ -1,4 +1,4 @@
-"""The linear maps of a network: what shape their kernels have and how a kernel acts.
+"""The linear maps W and V of a network: the shapes of their kernels, and how a kernel acts.
 
 A kernel analyses signals (``W``) and, transposed, synthesises them (``V``). So one rule serves both maps of a
 block, whether they share a kernel or not, and the Chambolle-Pock block is ``W = sigma K``, ``V = -tau K``.
@@ -22,11 +22,11 @@ from pdrn.convex.operators import analyse, norm_on_long_signals, synthesise
 from pdrn.errors import InputError
 
 MOST = 2**20
-"""No size of a map exceeds this: a guard against files from strangers."""
+"""Largest size of a map, so that a hostile file cannot ask for all memory."""
 
 
 def require_size(name: str, value: Any, least: int = 1, most: int = MOST) -> int:
-    """Return a size as a plain int, or raise InputError unless it is a whole number in range."""
+    """Return a size as an int, refusing all but whole numbers in range."""
     is_whole = hasattr(value, "__index__") and not isinstance(value, bool)
     if not is_whole or not least <= value <= most:
         raise InputError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
@@ -34,7 +34,7 @@ def require_size(name: str, value: Any, least: int = 1, most: int = MOST) -> int
 
 
 def set_size(owner: object, name: str, least: int = 1, most: int = MOST) -> None:
-    """Make a field of a frozen dataclass, while that is made, a plain int; refuse what is no size."""
+    """Check a size of a frozen dataclass in its ``__post_init__``, and make it an int."""
     set_field(owner, name, require_size(name, getattr(owner, name), least, most))
 
 
@@ -50,7 +50,7 @@ class KernelMap(Protocol):
 
 @dataclass(frozen=True)
 class DenseMap:
-    """Matrices between frames of ``samples`` and as many ``coefficients``, unless another number is given."""
+    """Matrices between frames of ``samples`` and ``coefficients``; default: as many as samples."""
 
     samples: int
     coefficients: int = 0
@@ -72,11 +72,11 @@ class DenseMap:
 
     @property
     def frame_length(self) -> int | None:
-        """How many samples a signal must have."""
+        """Samples of a signal."""
         return self.samples
 
     def lay_out(self, x: Array, gap: int = 0) -> Array:
-        """Return frames as the maps take them: as they are, since frames need no gap."""
+        """Return frames as they are, after a check of their length."""
         if x.ndim == 0 or x.shape[-1] != self.samples:
             raise InputError(
                 f"this network takes frames of {self.samples} samples, got shape {tuple(x.shape)}; "
@@ -99,8 +99,8 @@ class DenseMap:
     def dictionary(self) -> tuple[np.ndarray[Any, Any], float]:
         """Return the paper's dictionary, the orthonormal cosine transform, and its norm.
 
-        More coefficients than samples are the cosine transform of so many, of signals that end in zeros: a
-        tight frame. Fewer are the lower frequencies.
+        More coefficients than samples are the cosine transform of signals padded with zeros, a tight frame.
+        Fewer are the lower frequencies.
         """
         n = max(self.samples, self.coefficients)
         k, t = np.arange(self.coefficients)[:, None], np.arange(self.samples) + 0.5
@@ -113,7 +113,7 @@ class DenseMap:
         return float(np.linalg.norm(kernel, 2))
 
     def sizes(self, shape: tuple[int, ...], gap: int = 0) -> tuple[int, int]:
-        """Return how many samples and coefficients cells of this shape are laid out as."""
+        """Return the numbers of samples and coefficients for cells of this shape, laid out."""
         frames = math.prod(shape[:-1])
         return frames * self.samples, frames * self.coefficients
 
@@ -151,17 +151,17 @@ class ConvolutionalMap:
 
     @property
     def edge(self) -> int:
-        """How many zeros stand before a signal, after it, and between two."""
+        """Number of zeros before a signal, after it, and between two."""
         return self.window - self.hop
 
     def lay_out(self, x: Array, gap: int = 0) -> Array:
         """Put signals ``(..., length)`` one after another with zeros between, so that no view sees two.
 
-        A gap is as many zeros more, whole hops, for whoever looks at several views at once.
+        A gap is a number of further zeros, whole hops, for layers that see several views at once.
 
-        A batch is then one long signal, which makes every map one large matrix product. What stands between
-        are cells that hold nothing but zero: whatever number the maps write there is projected away. (Not so
-        where numbers overflow: then signals of a batch may spoil each other, though all stay in their cells.)
+        A batch is then one long signal, which makes every map one large matrix product. The zeros between are
+        cells that hold zero alone, so that the projection removes whatever the maps write there. Only where
+        numbers overflow may signals of a batch spoil each other, though all stay in their cells.
         """
         if x.ndim == 0 or 0 in x.shape:
             raise InputError(f"this network takes signals of at least one sample, got shape {tuple(x.shape)}")
@@ -179,7 +179,7 @@ class ConvolutionalMap:
         return rows[:, before : before + length].reshape(shape)
 
     def _span(self, length: int, gap: int) -> int:
-        """How many samples a signal of this length takes: zeros before it, and whole hops."""
+        """Return the samples that a signal of this length takes: zeros before it, and whole hops."""
         return self.edge + gap + (length + self.hop - 1) // self.hop * self.hop
 
     def analyse(self, x: Array, kernel: Array) -> Array:
@@ -209,7 +209,7 @@ class ConvolutionalMap:
         return norm_on_long_signals(kernel, self.hop)
 
     def sizes(self, shape: tuple[int, ...], gap: int = 0) -> tuple[int, int]:
-        """Return how many samples and coefficients cells of this shape are laid out as."""
+        """Return the numbers of samples and coefficients for cells of this shape, laid out."""
         samples = math.prod(shape[:-1]) * self._span(shape[-1], gap)
         return samples + self.edge + gap, (samples + gap) // self.hop * self.channels
 

@@ -1,10 +1,10 @@
-"""The neighbours in the literature, on the same maps and the same task: cells in, signals in their cells out.
+"""Related networks of the literature, on the same maps and task: cells in, signals in their cells out.
 
 They differ from primal-dual networks in what they iterate: sparse coefficients (LISTA), features (residual
 networks), learned proximal maps around a fixed operator (learned primal-dual), or a few exact steps behind a
-network of another kind (deep primal-dual). The tied recurrent network is one of the primal-dual family.
+network of another kind (deep primal-dual). The tied recurrent network belongs to the primal-dual family.
 
-Each is written from its paper's equations, cut down to what this task needs; docstrings say what was cut.
+Each is written from its paper's equations, reduced to this task; docstrings name the omissions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pdrn.nets.maps import ConvolutionalMap, Map, set_size
 from pdrn.nets.primal_dual import Arrays, CellArchitecture, PrimalDual, Weights
 
 TAPS = 3
-"""How many neighbours a small convolution sees: one to the left, itself, one to the right."""
+"""Places that a small convolution sees: one to the left, its own, one to the right."""
 
 
 def recurrent_proximal(map: Map, depth: int) -> PrimalDual:
@@ -192,7 +192,7 @@ class LearnedPrimalDual(CellArchitecture):
 
 @dataclass(frozen=True)
 class DeepPrimalDual(CellArchitecture):
-    """A network that guesses and a primal-dual head that corrects (Riegler et al. 2016).
+    """A network that estimates and a primal-dual head that corrects (Riegler et al. 2016).
 
     The body, a residual network, makes an estimate u. The head does ``depth`` steps of Chambolle-Pock on
     ``|K s|_1 + pull^2 / 2 |s - u|^2`` over the cells, with K, its steps and the pull learned. Theirs has a
@@ -203,7 +203,7 @@ class DeepPrimalDual(CellArchitecture):
 
     @property
     def body(self) -> ResidualNetwork:
-        """The network that guesses."""
+        """The network that makes the estimate u."""
         return ResidualNetwork(self.map, self.body_depth)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -240,7 +240,7 @@ class DeepPrimalDual(CellArchitecture):
 
 
 def _inside(map: Map, inputs: Box) -> Array:
-    """Ones where the signals are and zeros between them, where nothing may be seen of a neighbour."""
+    """Return ones on the signals and zeros between them, so that no signal of a batch sees another."""
     return map.lay_out(namespace(inputs.lo).ones_like(inputs.lo))
 
 

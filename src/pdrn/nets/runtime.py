@@ -14,8 +14,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from pdrn.convex import L1, Box, Functional
-from pdrn.convex.backend import AnyArray as Array
-from pdrn.convex.backend import require_finite, set_field
+from pdrn.convex.backend import NumpyArray, require_finite, set_field
 from pdrn.errors import InputError
 from pdrn.nets.maps import ConvolutionalMap, set_size
 from pdrn.nets.primal_dual import (
@@ -76,13 +75,14 @@ class Network:
         weights = {name: part.astype(dtype) for name, part in self.weights.items()}
         return Network(self.architecture, weights, self.threads)
 
-    def __call__(self, lo: Any, hi: Any = None) -> Array:
+    def __call__(self, lo: Any, hi: Any = None) -> NumpyArray:
         """Restore signals from their bounds, or solve a problem, ``(..., n) -> (..., n)``."""
         inputs = self.architecture.inputs(lo, hi, check_values=True)
         with limited(self.threads):
-            return run(self.architecture, self.weights, inputs)
+            restored: NumpyArray = run(self.architecture, self.weights, inputs)
+        return restored
 
-    def by_layer(self, lo: Any, hi: Any = None) -> list[Array]:
+    def by_layer(self, lo: Any, hi: Any = None) -> list[NumpyArray]:
         """Return the estimates of all layers; the last is the result."""
         inputs = self.architecture.inputs(lo, hi, check_values=True)
         with limited(self.threads):
@@ -236,7 +236,7 @@ class RunningNetwork:
             for stage in range(architecture.stages)
         ]
 
-    def push(self, lo: Array, hi: Array) -> Array:
+    def push(self, lo: NumpyArray, hi: NumpyArray) -> NumpyArray:
         """Take the cells of the next hop, and return the restored hop that they complete."""
         if np.shape(lo) != (self._hop,):
             raise InputError(f"this network takes hops of {self._hop} samples, got shape {np.shape(lo)}")
@@ -246,7 +246,7 @@ class RunningNetwork:
         with limited(self._network.threads):
             for stage in self._stages:
                 state = stage.step(state)
-        restored = self._architecture.finish(state.x, self._given.push(given))
+        restored: NumpyArray = self._architecture.finish(state.x, self._given.push(given))
         return restored.astype(given.lo.dtype, copy=False)
 
 
@@ -269,7 +269,7 @@ class _Stage:
             state = layer.step(state, line.push(prior))
         return state
 
-    def _with_earlier(self, hidden: int, seen: Array) -> Array:
+    def _with_earlier(self, hidden: int, seen: NumpyArray) -> NumpyArray:
         earlier = self._earlier[hidden]
         together = np.concatenate([*earlier.waiting, seen])
         earlier.push(seen)
@@ -302,16 +302,18 @@ class _RunningMap:
         self._hop = map.hop
         self._seen, self._sum = np.zeros((2, map.window), _type_of(weights))
 
-    def analyse(self, x: Array, kernel: Array) -> Array:
+    def analyse(self, x: NumpyArray, kernel: NumpyArray) -> NumpyArray:
         self._advance(self._seen, x)
-        return kernel @ self._seen
+        coefficients: NumpyArray = kernel @ self._seen
+        return coefficients
 
-    def synthesise(self, y: Array, kernel: Array) -> Array:
+    def synthesise(self, y: NumpyArray, kernel: NumpyArray) -> NumpyArray:
         self._advance(self._sum, 0.0)
         self._sum += y @ kernel
-        return self._sum[: self._hop].copy()
+        complete: NumpyArray = self._sum[: self._hop].copy()
+        return complete
 
-    def _advance(self, window: Array, newest: Any) -> None:
+    def _advance(self, window: NumpyArray, newest: Any) -> None:
         window[: -self._hop] = window[self._hop :]
         window[-self._hop :] = newest
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -374,7 +374,7 @@ class NetworkMethod:
         """Restore the middle of a stretch of one channel."""
         lower, upper = self.in_steps(cells)
         end = len(lower) - self.after
-        total = sum(
+        total: Any = sum(
             self.network(lower[shift:], upper[shift:])[self.before - shift : end - shift]
             for shift in self._displacements
         )

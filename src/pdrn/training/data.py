@@ -1,6 +1,6 @@
-"""What a run learns from, and what it is measured on: cells and the signals in them.
+"""The data of a training: batches of signals and their cells, the development error, and augmentation.
 
-Nothing here has a state: the batches of an epoch follow from the seed and the epoch's number.
+There is no state: the batches of an epoch follow from the seed and the number of the epoch.
 """
 
 from __future__ import annotations
@@ -24,60 +24,19 @@ Array = NDArray[np.float32]
 Restore = Callable[[Array, Array], Array]
 """A method, ``(lo, hi) -> signal``, for signals in rows."""
 
-OFFSETS = (1e-3, 1e-1)
-WAVES = (1e-3, 5e-2)
-"""How large an offset and a slow wave are, at least and at most, in full scale."""
-
-WAVE_CYCLES = (2.5e-4, 7.5e-3)
-"""How many cycles a slow wave has per sample: 4 to 120 Hz at 16 kHz."""
-
-
-def change_speed(signal: Array, speed: float) -> Array:
-    """Return a signal that is played so many times as fast, turned down where its peak would exceed 1.
-
-    >>> len(change_speed(np.zeros(1100, np.float32), 1.1))
-    1000
-    """
-    if speed == 1:
-        return signal
-    played: Array = soxr.resample(signal, speed, 1.0, quality="VHQ")
-    played /= np.maximum(np.abs(played).max(initial=0), np.float32(1))
-    return played
-
-
-def add_rumble(signals: Array, share: float, generator: np.random.Generator) -> Array:
-    """Add an offset and a slow wave to a share of the signals, in rows, and turn down what exceeds 1."""
-    rows = (len(signals), 1)
-    time = np.arange(signals.shape[-1])
-    offset = _log_uniform(OFFSETS, rows, generator) * generator.choice([-1, 1], rows)
-    turns = _log_uniform(WAVE_CYCLES, rows, generator) * time + generator.random(rows)
-    wave = _log_uniform(WAVES, rows, generator) * np.sin(2 * np.pi * turns)
-    rumble = np.where(generator.random(rows) < share, offset + wave, 0)
-    louder = signals + rumble.astype(np.float32)
-    peaks = np.abs(louder).max(-1, keepdims=True)
-    limited: Array = louder / np.maximum(peaks, np.float32(1))
-    return limited
-
-
-def _log_uniform(
-    ends: tuple[float, float], shape: tuple[int, int], generator: np.random.Generator
-) -> NDArray[np.float64]:
-    least, most = (math.log(end) for end in ends)
-    return np.exp(generator.uniform(least, most, shape))
-
-
 FRAMES_AT_ONCE = 512
+"""Frames that are restored in one call while the development error is measured."""
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Signals and their cells, one in each row, in the unit that the network measures in."""
+    """Signals and their cells in rows, in the unit of the network."""
 
     signal: Array
     lo: Array
     hi: Array
     scale: NDArray[np.float64]
-    """For each row, what one unit is in full scale."""
+    """One unit of each row, in full scale."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,11 +45,11 @@ class TrainingData:
 
     config: Config
     signals: list[Array]
-    """Only those that are long enough."""
+    """At every speed; files shorter than a frame are left out."""
     frames: Array
-    """All whole frames of the signals; none of them where segments are drawn anywhere."""
+    """All whole frames of the signals; empty if segments are drawn at random."""
     left_out: int
-    """How many files were too short."""
+    """Number of files that are too short."""
 
     @staticmethod
     def read(corpus: Corpus, config: Config) -> TrainingData:
@@ -104,7 +63,7 @@ class TrainingData:
 
     @property
     def steps_per_epoch(self) -> int:
-        """How many batches an epoch has."""
+        """Batches per epoch."""
         count = len(self.frames) or sum(len(signal) for signal in self.signals) // self.config.data.length
         return self.config.data.batches or -(-count // self.config.optimiser.batch_size)
 
@@ -123,7 +82,7 @@ class TrainingData:
 
 
 def quantized(signals: Array, data: Data, generator: np.random.Generator) -> Batch:
-    """Draw what a configuration leaves open, and quantize signals in rows."""
+    """Augment signals in rows and quantize them, with bit depths and quantizers drawn per row."""
     rows = (len(signals), 1)
     if data.rumble:
         signals = add_rumble(signals, data.rumble, generator)
@@ -136,7 +95,7 @@ def quantized(signals: Array, data: Data, generator: np.random.Generator) -> Bat
 
 
 def _cells(signals: Array, bits: NDArray[np.float64], edge: Any, data: Data) -> Batch:
-    """Quantize: codes are whole numbers, cells are theirs plus the edge, in units of the step."""
+    """Quantize signals: in units of the step, cells begin at whole numbers plus ``edge``."""
     step = (2.0 / 2.0**bits).astype(np.float32)
     in_steps = signals / step
     lo = np.floor(in_steps - edge)
@@ -153,7 +112,7 @@ def _cells(signals: Array, bits: NDArray[np.float64], edge: Any, data: Data) -> 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What the development error is at one bit depth."""
+    """The development error at one bit depth."""
 
     bits: float
     mse: float
@@ -161,7 +120,7 @@ class Measured:
     snr: float
     """Signal-to-noise ratio in dB, the mean over the files."""
     ratio: float
-    """Mean squared error in units of the quantized signal's."""
+    """Mean squared error relative to that of the quantized signal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +130,7 @@ class DevelopmentData:
     data: Data
     groups: list[Array]
     files: list[NDArray[np.int64]]
-    """For each group the file that each row comes from."""
+    """For each group, the index of the file of each row."""
 
     @staticmethod
     def read(corpus: Corpus, data: Data) -> DevelopmentData:
@@ -202,7 +161,7 @@ class DevelopmentData:
         return [self._at(bits, restore) for bits in self.data.depths_measured]
 
     def quantized(self, rows: Array, bits: float) -> Batch:
-        """Return rows with the cells that they have at a bit depth."""
+        """Quantize rows at a bit depth."""
         edge = np.float32(-0.5 if self.data.quantizer == "mid-tread" else 0.0)
         return _cells(rows, np.full((len(rows), 1), bits), edge, self.data)
 
@@ -226,7 +185,7 @@ class DevelopmentData:
 
 
 def _long_enough(corpus: Corpus, split: str, length: int) -> tuple[list[Array], int]:
-    """Return the signals of a split with this many samples or more, and how many there are without."""
+    """Return the signals of a split that have at least this many samples, and the number of the others."""
     everything: Sequence[Any] = corpus.signals(split, np.float32)
     signals = [signal for signal in everything if len(signal) >= length]
     if not signals:
@@ -235,9 +194,51 @@ def _long_enough(corpus: Corpus, split: str, length: int) -> tuple[list[Array], 
 
 
 def without_a_frame(corpus: Corpus, split: str, length: int) -> InputError:
-    """Return the error that a split is empty, or that all its files are too short."""
+    """Return the error for a split that is empty, or whose files are all too short."""
     if not corpus.split(split):
         return InputError(f"the {split} split of {corpus.folder} is empty; add sound files")
     return InputError(
         f"the {split} split of {corpus.folder} has no file of {length} samples or more; add longer ones"
     )
+
+
+OFFSETS = (1e-3, 1e-1)
+WAVES = (1e-3, 5e-2)
+"""Smallest and largest offset and slow wave, in full scale."""
+
+WAVE_CYCLES = (2.5e-4, 7.5e-3)
+"""Frequencies of slow waves in cycles per sample: 4 to 120 Hz at 16 kHz."""
+
+
+def change_speed(signal: Array, speed: float) -> Array:
+    """Play a signal faster by a factor, attenuated if its peak would exceed 1.
+
+    >>> len(change_speed(np.zeros(1100, np.float32), 1.1))
+    1000
+    """
+    if speed == 1:
+        return signal
+    played: Array = soxr.resample(signal, speed, 1.0, quality="VHQ")
+    played /= np.maximum(np.abs(played).max(initial=0), np.float32(1))
+    return played
+
+
+def add_rumble(signals: Array, share: float, generator: np.random.Generator) -> Array:
+    """Add an offset and a slow wave to a share of the rows, and attenuate rows whose peak exceeds 1."""
+    rows = (len(signals), 1)
+    time = np.arange(signals.shape[-1])
+    offset = _log_uniform(OFFSETS, rows, generator) * generator.choice([-1, 1], rows)
+    turns = _log_uniform(WAVE_CYCLES, rows, generator) * time + generator.random(rows)
+    wave = _log_uniform(WAVES, rows, generator) * np.sin(2 * np.pi * turns)
+    rumble = np.where(generator.random(rows) < share, offset + wave, 0)
+    louder = signals + rumble.astype(np.float32)
+    peaks = np.abs(louder).max(-1, keepdims=True)
+    limited: Array = louder / np.maximum(peaks, np.float32(1))
+    return limited
+
+
+def _log_uniform(
+    ends: tuple[float, float], shape: tuple[int, int], generator: np.random.Generator
+) -> NDArray[np.float64]:
+    least, most = (math.log(end) for end in ends)
+    return np.exp(generator.uniform(least, most, shape))
