@@ -1,14 +1,14 @@
 """What a network restores, alone and with Chambolle-Pock, beside that alone, on sound that it has not heard.
 
-    python -m benchmarks.models MODEL FOLDER [COUNT] [--hearing] [--voices]
+    python -m benchmarks.models MODEL FOLDER [COUNT] [--metrics] [--voices]
 
-MODEL is the name of a shipped network or a file. Each of the folder's recordings (or so many of them, evenly
+MODEL is the name of a bundled model, or a file. Each of the folder's recordings (or so many of them, evenly
 chosen), at the network's rate, its peak at full scale, is quantized mid-rise and restored by plain
 Chambolle-Pock, step and stop tuned for each bit depth (`benchmarks.plain`); by Chambolle-Pock as `pdrn
 restore --method cp` does it; by the network; and by the last two, as `pdrn restore` does by default. SNRs are
 the mean over the recordings; gains are recording by recording, with a 95 % interval of their mean; "ratio" is
 the mean squared error in units of the quantized signal's, over all samples; "worst" that of both on the
-recording where it is largest. With --hearing, PESQ, of the band that belongs to the rate, and STOI. With
+recording where it is largest. With --metrics, PESQ, of the band that belongs to the rate, and STOI. With
 --voices, low and high ones apart as well.
 """
 
@@ -54,22 +54,22 @@ _PITCHES_HZ = (60.0, 400.0)
 _PERIODIC, _AS_GOOD = 0.5, 0.9
 
 
-def main(model: str, folder: str, count: int, hearing: bool, voices: bool) -> None:
+def main(model: str, folder: str, count: int, metrics: bool, voices: bool) -> None:
     """Print the tables and one JSON line."""
     rate = read_model(model).provenance.sample_rate_hz or RATE
     recordings = list(signals([folder], count, seconds=np.inf, rate=rate))
-    headings = [*HEADINGS, *(("PESQ", "STOI") if hearing else ())]
+    headings = [*HEADINGS, *(("PESQ", "STOI") if metrics else ())]
     print(f"| {' | '.join(headings)} |\n|{'---|' * len(headings)}")
     rows = []
     for bits in BITS:
-        rows.append(_row(model, recordings, rate, bits, hearing))
+        rows.append(_row(model, recordings, rate, bits, metrics))
         print(_printed(rows[-1]), flush=True)
     if voices:
         _print_voices(rows, np.array([_pitch(signal, rate) for signal in recordings]))
     print(json.dumps({"benchmark": "models", "model": model, "recordings": len(recordings), "rows": rows}))
 
 
-def _row(model: str, recordings: list[FloatArray], rate: int, bits: int, hearing: bool) -> dict[str, Any]:
+def _row(model: str, recordings: list[FloatArray], rate: int, bits: int, metrics: bool) -> dict[str, Any]:
     quantizer = MidRise(bits, full_scale=True)
     cells = [quantizer.cells(quantizer.encode(signal)) for signal in recordings]
     seconds_of_sound = sum(map(len, recordings)) / rate
@@ -98,7 +98,7 @@ def _row(model: str, recordings: list[FloatArray], rate: int, bits: int, hearing
         "worst": (errors["both"] / errors["quantized"]).max(),
         "times_real_time": speeds,
     }
-    if hearing:
+    if metrics:
         row["pesq"] = {name: pesq(recordings, those, rate) for name, those in estimates.items()}
         row["stoi"] = {name: stoi(recordings, those, rate) for name, those in estimates.items()}
     return row
@@ -161,6 +161,6 @@ if __name__ == "__main__":
     parser.add_argument("model")
     parser.add_argument("folder")
     parser.add_argument("count", type=int, nargs="?", default=sys.maxsize)
-    parser.add_argument("--hearing", action="store_true")
+    parser.add_argument("--metrics", action="store_true")
     parser.add_argument("--voices", action="store_true")
     main(**vars(parser.parse_args()))

@@ -32,8 +32,8 @@ def ship(
         raise ValueError("whoever made the data has to be named; pass --data")
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / (name + registry.SUFFIX)
-    with tempfile.TemporaryDirectory(dir=folder) as workshop:
-        file = Path(workshop) / target.name
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        file = Path(temporary) / target.name
         save(file, network, provenance, half=True)
         read_model(file)  # refuses one that does not restore sound of any length, in any depth
         size = file.stat().st_size
