@@ -180,10 +180,7 @@ class Unrolling(PrimalDualFamily):
         algorithm: ChambollePock | None = None,
         *,
         kernel: Kernel | None = None,
-        memory: Memory = "dual",
-        tying: Tying = "untied",
-        learn_steps: Learned = "per layer",
-        learn_theta: Learned = "no",
+        **options: Any,
     ) -> Unrolling:
         """Return the architecture of a network for problems like this one; ``unroll`` has the parameters."""
         K, algorithm = problem.K, algorithm or ChambollePock()
@@ -202,13 +199,10 @@ class Unrolling(PrimalDualFamily):
             kernel,
             tuple(shapes),
             K.channels,
-            memory,
-            tying,
-            learn_steps,
-            learn_theta,
-            algorithm.sigma,
-            algorithm.tau,
-            algorithm.theta,
+            sigma=algorithm.sigma,
+            tau=algorithm.tau,
+            theta=algorithm.theta,
+            **options,
         )
 
     @property
