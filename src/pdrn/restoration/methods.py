@@ -152,7 +152,7 @@ def check_iterations(iterations: int | None) -> None:
 
 @dataclass(frozen=True)
 class ChambollePockMethod:
-    """Chambolle-Pock on overlapping frames: min |w DCT(x)|_1 with x in its cells, frame by frame.
+    """Chambolle-Pock on overlapping frames: min ``|w DCT(x)|_1`` with x in its cells, frame by frame.
 
     The weights w of a frame come from its own spectrum; the restored frames are averaged.
 
