@@ -38,8 +38,6 @@ from pdrn.reproduction.tables import (
     load_table_2,
     measure_table_2,
     restore_example,
-    save_example,
-    save_table_2,
 )
 from pdrn.restoration.registry import _read, read_model
 from pdrn.training.config import load
@@ -73,8 +71,8 @@ def prepare(folder: Path) -> None:
     corpus = Corpus.scan(folder / "corpus")
     train(load(folder / "tiny.toml"), corpus, folder / "runs", threads=1)
     experiment = experiment_on(corpus)
-    save_table_2(folder, experiment, measure_table_2(experiment, {}, corpus))
-    save_example(folder, experiment, restore_example(experiment, {}, corpus), {})
+    measure_table_2(folder, experiment, {}, corpus)
+    restore_example(folder, experiment, {}, corpus)
     plan = PrimalDual(ConvolutionalMap(channels=8, window=16, hop=8), 2, "gain")
     meaning = Provenance(unit="cell", sample_rate_hz=16000)
     network_files.save(folder / "model.safetensors", Network.started(plan), meaning)

@@ -5,13 +5,7 @@ import shutil
 import pytest
 
 from pdrn.reproduction.grid import Grid
-from pdrn.reproduction.tables import (
-    best_runs,
-    measure_table_2,
-    restore_example,
-    save_example,
-    save_table_2,
-)
+from pdrn.reproduction.tables import measure_table_2, restore_example
 from pdrn.training.loop import train
 
 SMALL = Grid(depths=(1, 2), epochs=1, frame_length=32, lambdas=(1e-8, 1e-2))
@@ -30,8 +24,8 @@ def finished(corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs")
     train_grid(SMALL, corpus, out)
     experiment, table = SMALL.table(corpus, out)
-    save_table_2(out, experiment, measure_table_2(experiment, table, corpus))
-    save_example(out, experiment, restore_example(experiment, table, corpus), best_runs(table))
+    measure_table_2(out, experiment, table, corpus)
+    restore_example(out, experiment, table, corpus)
     return out
 
 

@@ -13,10 +13,10 @@ from pdrn.errors import InputError
 from pdrn.nets import DenseMap
 from pdrn.reproduction import figures
 from pdrn.reproduction.report import beside, export_logs, markdown, write_report
-from pdrn.reproduction.tables import best_results, save_table_2
+from pdrn.reproduction.tables import best_results
 from pdrn.training.config import from_table
 from pdrn.training.loop import train
-from pdrn.training.runs import Run, runs_in
+from pdrn.training.runs import Run, runs_in, save_json
 
 
 def test_the_report_has_tables_and_figures(finished, tmp_path):
@@ -94,7 +94,7 @@ def test_metrics_have_columns_where_they_were_measured(runs, corpus):
     experiment, _ = SMALL.table(corpus, runs)
     row = {"method": "QU", "mse": 1e-4, "snr": 15.0, "ratio": 1.0, "files": 1, "frames": 2}
     row |= {"pesq": 2.0, "stoi": None}
-    save_table_2(runs, experiment, {"networks": {}, "rows": [row]})
+    save_json(runs / f"table2-{experiment.name}.json", {"networks": {}, "rows": [row]})
     assert "| MSE ratio | PESQ |\n" in markdown(runs)
 
 

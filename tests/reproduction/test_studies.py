@@ -37,7 +37,7 @@ def study(name, frame_length=FRAME, bits=5, depths=(2,), batches=2):
 @pytest.fixture(scope="module")
 def comparison():
     some = [each for each in study("extrapolation") if each.labels["map"] == "dense"][:4]
-    return Comparison(tuple(some), (4,) * len(some), (1e-3, 1e-2), (0, 1))
+    return Comparison(tuple(each.trained_for(4) for each in some), (1e-3, 1e-2), (0, 1))
 
 
 @pytest.fixture(scope="module")
@@ -100,11 +100,10 @@ def test_steps_are_measured_once(tmp_path):
 def test_a_candidate_counts_with_its_best_learning_rate_with_the_first_seed(comparison, done, corpus):
     assert len(runs_in(done)) == comparison.run_count == 4 * 3
     found = comparison.measure(corpus, done)
-    assert len(found) == len(comparison.candidates)
-    for index, result in enumerate(found):
+    for candidate, result in zip(comparison.candidates, found, strict=True):
 
-        def dev_ratio(rate, seed, index=index):
-            run = run_for(comparison.config(index, rate, seed), corpus.checksum, done)
+        def dev_ratio(rate, seed, candidate=candidate):
+            run = run_for(candidate.run_config(rate, seed), corpus.checksum, done)
             return min(entry["dev_ratio"] for entry in run.log())
 
         assert list(result.dev_ratio) == [dev_ratio(result.learning_rate, seed) for seed in (0, 1)]
@@ -123,7 +122,8 @@ def test_learned_extrapolation_is_measured(comparison, done, corpus):
 
 def test_a_learning_rate_that_could_not_be_trained_does_not_count(comparison, done, corpus, tmp_path):
     out = shutil.copytree(done, tmp_path / "runs")
-    runs = {rate: run_for(comparison.config(0, rate, 0), corpus.checksum, out) for rate in comparison.rates}
+    first = comparison.candidates[0]
+    runs = {rate: run_for(first.run_config(rate, 0), corpus.checksum, out) for rate in comparison.rates}
     reopen(runs.pop(comparison.best_rates(corpus, out)[0]))
     ((other, run),) = runs.items()
     assert comparison.best_rates(corpus, out)[0] == other
@@ -204,7 +204,8 @@ def test_gradients_through_fewer_layers_store_fewer_activations(corpus):
 
 
 def test_a_report_draws_iterations_beyond_training(corpus, tmp_path):
-    comparison = Comparison(study("iterating", 16, depths=(4,), batches=1)[:3], (2, 2, 2), (1e-3,), (0,))
+    some = study("iterating", 16, depths=(4,), batches=1)[:3]
+    comparison = Comparison(tuple(each.trained_for(2) for each in some), (1e-3,), (0,))
     for _, config in comparison.trials():
         train(config, corpus, tmp_path, threads=1)
     measured = [add_curve(each, corpus, tmp_path) for each in comparison.measure(corpus, tmp_path)]

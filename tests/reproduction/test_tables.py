@@ -171,10 +171,10 @@ def test_table_2_refuses_a_best_network_that_is_another_or_missing(runs, corpus)
     best = {kind: result.run for kind, result in best_results(table).items()}
     shutil.copy(best["PDN"].best_path, best["PDRN"].best_path)
     with pytest.raises(InputError, match="another architecture"):
-        measure_table_2(experiment, table, corpus)
+        measure_table_2(runs, experiment, table, corpus)
     best["PDN"].best_path.unlink()
     with pytest.raises(InputError, match="is missing"):
-        measure_table_2(experiment, table, corpus)
+        measure_table_2(runs, experiment, table, corpus)
 
 
 def test_the_example_lies_in_its_cells(finished):

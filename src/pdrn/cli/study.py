@@ -246,13 +246,7 @@ def reproduce(
     require("matplotlib", "report")
     from pdrn.reproduction import report
     from pdrn.reproduction.grid import Grid, default_lambdas
-    from pdrn.reproduction.tables import (
-        best_runs,
-        measure_table_2,
-        restore_example,
-        save_example,
-        save_table_2,
-    )
+    from pdrn.reproduction.tables import measure_table_2, restore_example
 
     if perceptual and what not in ("table2", "all"):
         raise UsageError(f"--metrics is for table2, which {what} is not a part of; leave it out")
@@ -279,10 +273,9 @@ def reproduce(
     if failure and not table:
         raise InputError(failure)
     if what in ("table2", "all"):
-        table2 = measure_table_2(experiment, table, index, perceptual)
-        save_table_2(out, experiment, table2)
+        table2 = measure_table_2(out, experiment, table, index, perceptual)
     if what in ("figures", "all"):
-        save_example(out, experiment, restore_example(experiment, table, index), best_runs(table))
+        restore_example(out, experiment, table, index)
     if what == "table1":
         shown = report.table_1_markdown(experiment, table)
         print(report.experiment_section(experiment, [shown, report.training_markdown(table)]))
@@ -384,8 +377,7 @@ def _train_all(
                 failed.append(result)
                 console.print(f"{heading}  {result.error}", markup=False, soft_wrap=True)
             elif by_others:
-                error = min(entry["dev_mse"] for entry in result.run.complete_log())
-                console.print(f"{heading}  dev {1e4 * error:.3f}e-4")
+                console.print(f"{heading}  dev {1e4 * result.run.smallest('dev_mse'):.3f}e-4")
     return failed
 
 

@@ -21,6 +21,7 @@ from pdrn.reproduction.tables import (
     Experiment,
     Kind,
     Table1,
+    by_experiment,
     grid_config,
     load_results,
     table_1,
@@ -104,7 +105,7 @@ class Grid:
             for value in self.lambdas:
                 run = run_for(self.config(kind, self.depth_for_lambda, value), corpus.checksum, out)
                 if run.is_done:
-                    found[kind][value] = min(float(entry["dev_mse"]) for entry in run.complete_log())
+                    found[kind][value] = run.smallest("dev_mse")
         return found
 
     def choose_lambdas(
@@ -162,19 +163,14 @@ class Grid:
         return planned
 
     def table(self, corpus: Corpus, out: str | os.PathLike[str]) -> tuple[Experiment, Table1]:
-        """Return Table 1 of this grid's depths and lambdas, as far as its runs are done."""
+        """Return Table 1 of this grid's depths and lambdas, from the runs that are done."""
         name = corpus.folder.resolve().name
         config = self.config("PDN", self.depths[0])
         experiment = Experiment.of(config, name, corpus.checksum, corpus.signal_rate_hz)
-        found = [
-            result
-            for result in load_results(runs_in(out))
-            if result.variant is not None
-            and result.experiment == experiment
-            and result.variant.depth in self.depths
-            and result.config.loss.regularisation in (0, *self.lambdas)
-        ]
-        return experiment, table_1(found)
+        results = by_experiment(load_results(runs_in(out))).get(experiment, [])
+        found = [each for each in results if each.config.loss.regularisation in (0, *self.lambdas)]
+        table = table_1(found)
+        return experiment, {variant: table[variant] for variant in table if variant.depth in self.depths}
 
 
 @dataclass(frozen=True)

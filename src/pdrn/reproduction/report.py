@@ -18,7 +18,6 @@ from pdrn.reproduction.tables import (
     KINDS,
     PAPER_TABLE_1,
     PAPER_TABLE_2,
-    REMEDY,
     Experiment,
     Result,
     Table1,
@@ -27,12 +26,13 @@ from pdrn.reproduction.tables import (
     by_experiment,
     lambdas_tried,
     load_example,
+    load_kept,
     load_results,
     load_table_2,
     table_1,
 )
 from pdrn.storage import atomic_write, make_folder
-from pdrn.training.runs import load_json, readable, runs_in, save_json
+from pdrn.training.runs import runs_in, save_json
 
 TITLE = "Primal-dual networks: tables and figures"
 
@@ -81,8 +81,7 @@ def export_logs(runs: str | os.PathLike[str], out: str | os.PathLike[str]) -> No
     for result in load_results(runs_in(runs)):
         result.run.copy_log(Path(out) / result.run.folder.name)
     for path in (*Path(runs).glob("table2-*.json"), *Path(runs).glob("comparison-*.json")):
-        with readable(path, REMEDY):
-            save_json(Path(out) / path.name, load_json(path))
+        save_json(Path(out) / path.name, load_kept(path))
 
 
 # Markdown ---------------------------------------------------------------------------------------------------

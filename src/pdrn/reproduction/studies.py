@@ -2,10 +2,10 @@
 
     neighbours      primal-dual networks beside LISTA, residual networks, learned primal-dual
     extrapolation   theta = 0, 1, learned, and learned per layer
-    iterating       networks repeated beyond the depth that they were trained with
+    iterating       networks repeated beyond the depth at which they were trained
 
-A candidate counts with the learning rate that is best on the development set with the first seed. With
-several seeds, errors are means with 95 % confidence intervals.
+The learning rate of a candidate is the best on the development set with the first seed. With several seeds,
+errors are means with 95 % confidence intervals.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from pdrn.nets.primal_dual import Learned, Memory
 from pdrn.nets.related import LISTA, DeepPrimalDual, LearnedPrimalDual, ResidualNetwork, recurrent_proximal
 from pdrn.nets.runtime import limited, repeated
 from pdrn.reproduction.evaluate import FRAME_LENGTH, evaluate, network_method, whole_frames
-from pdrn.reproduction.tables import REMEDY, for_bits
+from pdrn.reproduction.tables import for_bits, load_kept
 from pdrn.storage import content_sha256, make_folder
 from pdrn.training.config import Budget, Config, from_table
 from pdrn.training.data import DevelopmentData, TrainingData
-from pdrn.training.runs import Run, load_json, readable, run_for, save_json
+from pdrn.training.runs import Run, run_for, save_json
 
 if TYPE_CHECKING:
     from pdrn.training.loop import Callback
@@ -56,15 +56,26 @@ Options = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A network in a comparison, which sets its seed, learning rate and budget."""
+    """A network in a comparison."""
 
     labels: Labels
     config: Config
+    """Its training, but for seed and learning rate, which a comparison varies."""
 
     @property
     def name(self) -> str:
         """All labels in one line."""
         return ", ".join(f"{column} {label}" for column, label in self.labels.items())
+
+    def trained_for(self, steps: int) -> Candidate:
+        """Return this candidate with another budget."""
+        config = dataclasses.replace(self.config, budget=Budget(steps=steps))
+        return dataclasses.replace(self, config=config)
+
+    def run_config(self, rate: float, seed: int) -> Config:
+        """Return the configuration of a run with this learning rate and seed."""
+        optimiser = dataclasses.replace(self.config.optimiser, learning_rate=rate)
+        return dataclasses.replace(self.config, seed=seed, optimiser=optimiser)
 
 
 def candidates(
@@ -97,8 +108,8 @@ def candidates(
 def _neighbours(n: int, data: Options) -> tuple[Candidate, ...]:
     """Return primal-dual networks and others with as many weights as a PDN of two layers.
 
-    That is four square matrices. Kinds with fewer have larger ones; a tied PDN and learned primal-dual, which
-    cannot be matched so, stay smaller.
+    That is four square matrices. Networks with fewer matrices have larger ones. A tied PDN and learned
+    primal-dual cannot be matched this way and stay smaller.
     """
     square, wide = DenseMap(n), DenseMap(n, 4 * n)
     networks: dict[str, Architecture] = {
@@ -125,14 +136,9 @@ def _extrapolation(n: int, depths: Sequence[int], common: Options) -> tuple[Cand
 
     All batches have the same number of samples.
     """
-    frames, segments = 128, 8
-    shapes: dict[str, tuple[Map, Options, Options]] = {
-        "dense": (DenseMap(n), {"length": n}, {"batch_size": frames}),
-        "convolutional": (
-            ConvolutionalMap(n // 4, n, n // 4),
-            {"length": n * frames // segments},
-            {"batch_size": segments},
-        ),
+    shapes: dict[str, tuple[Map, int, int]] = {
+        "dense": (DenseMap(n), n, 128),
+        "convolutional": (ConvolutionalMap(n // 4, n, n // 4), 16 * n, 8),
     }
     thetas: dict[str, tuple[float, Learned]] = {
         "0": (0.0, "no"),
@@ -146,11 +152,11 @@ def _extrapolation(n: int, depths: Sequence[int], common: Options) -> tuple[Cand
             {"map": shape, "network": name, "layers": depth, "theta": theta},
             _modern(
                 PrimalDual(map, depth, memory, theta=start, learn_theta=learned),
-                {**common, **data},
-                optimiser=optimiser,
+                {**common, "length": length},
+                optimiser={"batch_size": batch_size},
             ),
         )
-        for shape, (map, data, optimiser) in shapes.items()
+        for shape, (map, length, batch_size) in shapes.items()
         for name, memory in memories.items()
         for depth in depths
         for theta, (start, learned) in thetas.items()
@@ -195,8 +201,6 @@ class Comparison:
     """The training runs that compare candidates."""
 
     candidates: tuple[Candidate, ...]
-    steps: tuple[int, ...]
-    """The training steps of each candidate."""
     rates: tuple[float, ...]
     seeds: tuple[int, ...]
 
@@ -205,59 +209,57 @@ class Comparison:
         """The number of runs."""
         return len(self.candidates) * (len(self.rates) + len(self.seeds) - 1)
 
-    def config(self, index: int, rate: float, seed: int) -> Config:
-        """Return the run of the candidate at an index."""
-        config, budget = self.candidates[index].config, Budget(steps=self.steps[index])
-        optimiser = dataclasses.replace(config.optimiser, learning_rate=rate)
-        return dataclasses.replace(config, seed=seed, optimiser=optimiser, budget=budget)
-
     def trials(self) -> list[tuple[Candidate, Config]]:
         """Return the runs that choose learning rates: all rates, with the first seed."""
         return [
-            (candidate, self.config(index, rate, self.seeds[0]))
-            for index, candidate in enumerate(self.candidates)
+            (candidate, candidate.run_config(rate, self.seeds[0]))
+            for candidate in self.candidates
             for rate in self.rates
         ]
 
     def repetitions(self, rates: Sequence[float]) -> list[tuple[Candidate, Config]]:
         """Return the runs with the other seeds, given the learning rate of each candidate."""
         return [
-            (candidate, self.config(index, rates[index], seed))
+            (candidate, candidate.run_config(rate, seed))
             for seed in self.seeds[1:]
-            for index, candidate in enumerate(self.candidates)
+            for candidate, rate in zip(self.candidates, rates, strict=True)
         ]
 
     def best_rates(self, corpus: Corpus, out: str | os.PathLike[str]) -> list[float]:
         """Return the learning rate of each candidate with the smallest development error in its trial."""
         found = []
-        for index, candidate in enumerate(self.candidates):
-            configs = [self.config(index, rate, self.seeds[0]) for rate in self.rates]
-            runs = [run_for(config, corpus.checksum, out) for config in configs]
-            errors = [_dev_ratio(run) if run.is_done else math.inf for run in runs]
-            if math.isinf(min(errors)):
+        for candidate in self.candidates:
+            errors = {}
+            for rate in self.rates:
+                run = run_for(candidate.run_config(rate, self.seeds[0]), corpus.checksum, out)
+                if run.is_done:
+                    errors[rate] = run.smallest("dev_ratio")
+            if not errors:
                 raise InputError(f"{candidate.name} diverged at every learning rate; name smaller ones")
-            found.append(self.rates[int(np.argmin(errors))])
+            found.append(min(errors, key=errors.__getitem__))
         return found
 
     def measure(self, corpus: Corpus, out: str | os.PathLike[str]) -> list[Measurement]:
         """Measure every candidate on the test set, after all runs."""
         found = []
-        for index, rate in enumerate(self.best_rates(corpus, out)):
-            candidate = self.candidates[index]
-            configs = [self.config(index, rate, seed) for seed in self.seeds]
-            runs = [run_for(config, corpus.checksum, out) for config in configs]
-            tested = [_test_errors(run, corpus) for run in runs]
+        for candidate, rate in zip(self.candidates, self.best_rates(corpus, out), strict=True):
+            config, data = candidate.config, candidate.config.data
+            runs = [run_for(candidate.run_config(rate, seed), corpus.checksum, out) for seed in self.seeds]
+            networks = [run.best() for run in runs]
+            methods = {str(seed): network_method(each, data.unit) for seed, each in enumerate(networks)}
+            tested = list(evaluate(corpus, "test", int(data.bits[0]), methods))
+            thetas = [each.weights["theta"] for each in networks if "theta" in each.weights]
             found.append(
                 Measurement(
                     labels=candidate.labels,
-                    parameters=candidate.config.architecture.parameter_count,
-                    steps=self.steps[index],
+                    parameters=config.architecture.parameter_count,
+                    steps=config.budget.steps,
                     learning_rate=rate,
-                    dev_ratio=tuple(map(_dev_ratio, runs)),
-                    test_ratio=tuple(ratio for ratio, _ in tested),
-                    test_snr=tuple(snr for _, snr in tested),
+                    dev_ratio=tuple(run.smallest("dev_ratio") for run in runs),
+                    test_ratio=tuple(row.ratio for row in tested),
+                    test_snr=tuple(row.snr for row in tested),
                     runs=tuple(run.folder.name for run in runs),
-                    theta=tuple(theta for run in runs if (theta := _theta(run))),
+                    theta=tuple(tuple(theta.tolist()) for theta in thetas),
                 )
             )
         return found
@@ -281,26 +283,12 @@ class Measurement:
     """The run folders."""
     theta: tuple[tuple[float, ...], ...] = ()
     """The learned extrapolation, if it was learned."""
-    curve: dict[str, Any] | None = None
-    """A `Curve`, in the study of iterating."""
-
-
-def _dev_ratio(run: Run) -> float:
-    return float(min(entry["dev_ratio"] for entry in run.complete_log()))
-
-
-def _theta(run: Run) -> tuple[float, ...]:
-    return tuple(float(value) for value in run.best().weights.get("theta", ()))
-
-
-def _test_errors(run: Run, corpus: Corpus) -> tuple[float, float]:
-    data = run.config().data
-    row = next(evaluate(corpus, "test", int(data.bits[0]), {"": network_method(run.best(), data.unit)}))
-    return row.ratio, row.snr
+    curve: Curve | None = None
+    """For the study of iterating."""
 
 
 TIMED_STEPS, UNTIMED_STEPS = 12, 2
-"""Steps of each network that are timed, in turn, and how many of them, the first, do not count."""
+"""The number of steps of each network that are timed, and of the first ones among them that do not count."""
 
 
 def equal_time_steps(
@@ -308,7 +296,7 @@ def equal_time_steps(
 ) -> tuple[int, ...]:
     """Return the steps of each candidate that take as long as these epochs of the first.
 
-    Measured in processor time, in turn, so that a busy machine slows down all of them.
+    Steps are timed in turn, in processor time, so that a busy machine slows down all candidates alike.
     """
     from pdrn.training.loop import Trainer
     from pdrn.training.machine import repeatable
@@ -369,7 +357,7 @@ def add_curve(measurement: Measurement, corpus: Corpus, out: str | os.PathLike[s
     run = Run(Path(out) / measurement.runs[0])
     network, config = run.best(), run.config()
     curve = iterate(network, config, corpus, TIMES_AS_DEEP * network.architecture.depth)
-    return dataclasses.replace(measurement, curve=dataclasses.asdict(curve))
+    return dataclasses.replace(measurement, curve=curve)
 
 
 def iterate(network: Network, config: Config, corpus: Corpus, iterations: int) -> Curve:
@@ -480,7 +468,8 @@ def run_study(
         steps = saved_steps(out, task | {"threads": threads}, measure)
     else:
         task["batches"], steps = batches, (epochs * batches,) * len(networks)
-    comparison = Comparison(networks, steps, tuple(rates), tuple(range(seeds)))
+    trained = tuple(each.trained_for(count) for each, count in zip(networks, steps, strict=True))
+    comparison = Comparison(trained, tuple(rates), tuple(range(seeds)))
     names, numbers = list[str](), count(1)
 
     def train_all(runs: Iterable[tuple[Candidate, Config]]) -> None:
@@ -520,7 +509,7 @@ def save_comparison(out: str | os.PathLike[str], study: str, comparison: dict[st
 def load_comparisons(out: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     """Return the comparisons in a folder, by names that begin with that of their study."""
     paths = sorted(Path(out).glob("comparison-*.json"))
-    return {path.stem.removeprefix("comparison-"): _load(path) for path in paths}
+    return {path.stem.removeprefix("comparison-"): load_kept(path) for path in paths}
 
 
 def saved_steps(
@@ -531,9 +520,4 @@ def saved_steps(
     if not path.exists():
         make_folder(out)
         save_json(path, {"task": task, "steps": measure()})
-    return tuple(_load(path)["steps"])
-
-
-def _load(path: Path) -> dict[str, Any]:
-    with readable(path, REMEDY):
-        return load_json(path)
+    return tuple(load_kept(path)["steps"])

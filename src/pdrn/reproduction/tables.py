@@ -1,7 +1,7 @@
-"""Tables 1 and 2 of the paper: the printed figures, and the same from run folders.
+"""Tables 1 and 2 of the paper: the printed figures, and ours from run folders.
 
 Table 1 comes from the logs of the runs in a folder. Table 2 is measured on the test set, with the networks
-that are best on the development set. The last part keeps it, and an example for the figures, beside the runs.
+that are best on the development set. It is kept beside the runs, and so is an example for the figures.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -38,9 +38,6 @@ from pdrn.training.runs import (
 Kind = Literal["PDN", "PDRN"]
 
 KINDS: tuple[Kind, ...] = ("PDN", "PDRN")
-
-MEMORY: dict[Kind, Literal["dual", "bias"]] = {"PDN": "dual", "PDRN": "bias"}
-"""Kind of network -> what its dual step keeps."""
 
 DEPTHS = (1, 2, 5, 10, 15)
 
@@ -218,10 +215,9 @@ def table_1(results: Iterable[Result]) -> Table1:
     with the smallest development error: so the paper chooses lambda.
     """
     table: Table1 = {}
-    for result in results:
-        variant = result.variant
-        if variant is not None and (variant not in table or result.rank > table[variant].rank):
-            table[variant] = result
+    for result in sorted(results, key=lambda result: result.rank, reverse=True):
+        if result.variant is not None:
+            table.setdefault(result.variant, result)
     return dict(sorted(table.items()))
 
 
@@ -257,7 +253,7 @@ def grid_config(
     network = {
         "kind": "PrimalDual",
         "depth": depth,
-        "memory": MEMORY[kind],
+        "memory": {"PDN": "dual", "PDRN": "bias"}[kind],
         "map": {"kind": "DenseMap", "samples": frame_length},
     }
     config = from_table(
@@ -284,9 +280,6 @@ def for_bits(config: Config, bits: int) -> Config:
 
 # Table 2 and an example -------------------------------------------------------------------------------------
 
-OVERLAPPED = "CP overlapped"
-"""A row that the paper does not have: Chambolle-Pock on overlapping frames."""
-
 EXAMPLE_SECONDS = 2.5
 
 
@@ -309,20 +302,32 @@ def _best_networks(table: Table1) -> dict[str, Method]:
 
 
 def measure_table_2(
-    experiment: Experiment, table: Table1, corpus: Corpus, metrics: Sequence[str] = ()
+    out: str | os.PathLike[str],
+    experiment: Experiment,
+    table: Table1,
+    corpus: Corpus,
+    metrics: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Measure Table 2 on the test set: quantized, the best networks, Chambolle-Pock; and it on overlaps."""
+    """Measure Table 2 on the test set, keep it beside the runs, and return it.
+
+    Its rows are the quantized signal, the best networks and Chambolle-Pock. The paper does not have the last
+    row, Chambolle-Pock on overlapping frames.
+    """
     methods: dict[str, Method] = {"QU": method_named("qu")}
     methods |= _best_networks(table)
     for iterations in (10, 25, 50):
         methods[f"CP {iterations}"] = method_named(f"cp:{iterations}", experiment.frame_length)
-    methods[OVERLAPPED] = method_named("overlapped", sample_rate_hz=corpus.signal_rate_hz)
+    methods["CP overlapped"] = method_named("overlapped", sample_rate_hz=corpus.signal_rate_hz)
     rows = evaluate(corpus, "test", experiment.bits, methods, experiment.frame_length, metrics)
-    return {"networks": best_runs(table), "rows": [dataclasses.asdict(row) for row in rows]}
+    table2 = {"networks": best_runs(table), "rows": [dataclasses.asdict(row) for row in rows]}
+    save_json(_table_2_path(out, experiment), table2)
+    return table2
 
 
-def restore_example(experiment: Experiment, table: Table1, corpus: Corpus) -> Tensors:
-    """Return the beginning of the longest test file: signal, cells, and the restored signals by method."""
+def restore_example(
+    out: str | os.PathLike[str], experiment: Experiment, table: Table1, corpus: Corpus
+) -> None:
+    """Restore the beginning of the longest test file, and keep signal, cells and restored signals."""
     methods = {"CP 25": method_named("cp:25", experiment.frame_length)} | _best_networks(table)
     rate = corpus.signal_rate_hz
     longest = max(corpus.split("test"), key=corpus.length)
@@ -331,43 +336,35 @@ def restore_example(experiment: Experiment, table: Table1, corpus: Corpus) -> Te
     cells = quantizer.cells(quantizer.encode(signal))
     arrays = {name: method([cells])[0] for name, method in methods.items()}
     arrays |= {"signal": signal, "lower": cells.lo, "upper": cells.hi, "rate": np.array([rate])}
-    return {name: np.ascontiguousarray(part, np.float32) for name, part in arrays.items()}
-
-
-# Files beside the runs --------------------------------------------------------------------------------------
-
-REMEDY = "remove it and make it again"
-
-
-def save_table_2(out: str | os.PathLike[str], experiment: Experiment, table2: dict[str, Any]) -> None:
-    """Keep Table 2 of an experiment."""
-    save_json(_table_2_path(out, experiment), table2)
+    tensors = {name: np.ascontiguousarray(part, np.float32) for name, part in arrays.items()}
+    save_tensors(_example_path(out, experiment), tensors, {"networks": best_runs(table)})
 
 
 def load_table_2(out: str | os.PathLike[str], experiment: Experiment) -> dict[str, Any] | None:
     """Return Table 2 of an experiment, None if it was not measured."""
     path = _table_2_path(out, experiment)
-    with readable(path, REMEDY):
-        return load_json(path) if path.exists() else None
-
-
-def save_example(
-    out: str | os.PathLike[str], experiment: Experiment, arrays: Tensors, networks: Mapping[str, str]
-) -> None:
-    """Keep the example of an experiment, with the names of the runs that restored it."""
-    save_tensors(_example_path(out, experiment), arrays, {"networks": dict(networks)})
+    return load_kept(path) if path.exists() else None
 
 
 def load_example(
     out: str | os.PathLike[str], experiment: Experiment
 ) -> tuple[Tensors, dict[str, str]] | None:
-    """Return the example of an experiment and the runs that restored it, None if there is none."""
+    """Return the arrays of an experiment's example and the runs that restored it, None if it has none."""
     path = _example_path(out, experiment)
     if not path.exists():
         return None
     with readable(path, REMEDY):
         arrays, facts = load_tensors(path)
         return arrays, facts["networks"]
+
+
+REMEDY = "remove it and make it again"
+
+
+def load_kept(path: Path) -> dict[str, Any]:
+    """Return a table that is kept beside the runs."""
+    with readable(path, REMEDY):
+        return load_json(path)
 
 
 def _table_2_path(out: str | os.PathLike[str], experiment: Experiment) -> Path:

@@ -46,15 +46,7 @@ from pdrn.training.config import Config, run_name
 Entry = dict[str, Any]
 """One line of a log: what was measured after an epoch."""
 
-LOGGED = (
-    "step",
-    "train_mse",
-    "dev_mse",
-    "dev_snr",
-    "dev_ratio",
-    "best_epoch",
-    "training_seconds",
-)
+LOGGED = ("step", "train_mse", "dev_mse", "dev_snr", "dev_ratio", "best_epoch", "training_seconds")
 """The numbers that every line of a log has, besides its epoch."""
 
 
@@ -85,7 +77,7 @@ class Record:
     steps_per_epoch: int
     total_steps: int
     files_too_short: int
-    """Files that are shorter than a frame, and left out."""
+    """Files shorter than a frame, which are left out."""
     resumed_from: str | None = None
     """The shorter run whose checkpoint this one began with."""
     finished: Finished | None = None
@@ -183,18 +175,19 @@ class Run:
     def complete_log(self) -> list[Entry]:
         """Return the log of a run that is done, verified."""
         entries, finished = self.log(), self._existing_record().finished
+        remedy = "remove that folder to train it again"
         if finished is None:
             raise InputError(f"{self.folder} is not done; train it to its end")
         if not _has_epochs(entries, finished.epochs):
             raise InputError(
-                f"the log of {self.folder} has {len(entries)} of {finished.epochs} epochs; "
-                "remove that folder to train it again"
+                f"the log of {self.folder} has {len(entries)} of {finished.epochs} epochs; {remedy}"
             )
-        if finished.log_sha256 != self._log_sha256(finished.epochs):
-            raise InputError(
-                f"some bits of the log of {self.folder} have changed; remove that folder to train it again"
-            )
+        self._verify_log(finished.epochs, finished.log_sha256, remedy)
         return entries
+
+    def smallest(self, name: str) -> float:
+        """Return the smallest value over all epochs of a run that is done, such as ``dev_mse``."""
+        return min(float(entry[name]) for entry in self.complete_log())
 
     def append(self, entry: Entry) -> None:
         """Add an epoch to the log."""
@@ -220,6 +213,10 @@ class Run:
 
     def _log_sha256(self, epochs: int) -> str:
         return hashlib.sha256(b"".join(self._log_lines()[:epochs])).hexdigest()
+
+    def _verify_log(self, epochs: int, sha256: str, remedy: str) -> None:
+        if sha256 != self._log_sha256(epochs):
+            raise InputError(f"some bits of the log of {self.folder} have changed; {remedy}")
 
     def copy_log(self, folder: Path) -> None:
         """Copy record and log, without the networks, to another folder."""
@@ -254,11 +251,9 @@ class Run:
         # A run that resumed another still has the checkpoint of that one until it writes its own.
         if facts["run"] not in (self.name, self._existing_record().resumed_from):
             raise InputError(f"{path} is of the run {facts['run']}; {remedy}")
-        if len(self.log()) >= facts["epoch"] and facts["log_sha256"] != self._log_sha256(facts["epoch"]):
-            raise InputError(
-                f"some bits of the log of {self.folder} have changed; "
-                "remove state.safetensors there to start this run again"
-            )
+        if len(self.log()) >= facts["epoch"]:  # a shorter one is refused when it is truncated
+            remedy = "remove state.safetensors there to start this run again"
+            self._verify_log(facts["epoch"], facts["log_sha256"], remedy)
         return tensors, facts
 
     def save_network(self, name: str, network: Network, provenance: Provenance) -> None:

@@ -201,7 +201,7 @@ class Search:
         except Diverged as end:
             study.tell(trial, state=TrialState.FAIL)
             return TrialResult(number, values, reason=end.fact)
-        error = min(float(entry["dev_ratio"]) for entry in run.complete_log())
+        error = run.smallest("dev_ratio")
         study.tell(trial, error)
         return TrialResult(number, values, error)
 
