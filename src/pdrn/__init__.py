@@ -14,29 +14,18 @@ from typing import TYPE_CHECKING, Any
 from pdrn.errors import MissingDependencyError
 
 if TYPE_CHECKING:
-    from pdrn.audio.cells import Cells
-    from pdrn.audio.files import read, write
-    from pdrn.convex import solve
-    from pdrn.nets import unroll
-    from pdrn.nets.files import load
-    from pdrn.nets.torch import PDN, PDRN
-    from pdrn.restoration.restorer import Restorer, restore
+    from pdrn.audio.cells import Cells as Cells
+    from pdrn.audio.files import read as read
+    from pdrn.audio.files import write as write
+    from pdrn.convex import solve as solve
+    from pdrn.nets import unroll as unroll
+    from pdrn.nets.files import load as load
+    from pdrn.nets.torch import PDN as PDN
+    from pdrn.nets.torch import PDRN as PDRN
+    from pdrn.restoration.restorer import Restorer as Restorer
+    from pdrn.restoration.restorer import restore as restore
 
     __version__: str
-
-__all__ = [
-    "PDN",
-    "PDRN",
-    "Cells",
-    "Restorer",
-    "__version__",
-    "load",
-    "read",
-    "restore",
-    "solve",
-    "unroll",
-    "write",
-]
 
 _MODULES = {
     "Cells": "pdrn.audio.cells",
@@ -51,6 +40,8 @@ _MODULES = {
     "write": "pdrn.audio.files",
 }
 _NEED_TORCH = ("PDN", "PDRN", "unroll")
+
+__all__ = ["__version__", *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
