@@ -104,7 +104,9 @@ def test_what_makes_no_sense_is_refused(samples, rate, reason):
         pdrn.restore(samples, rate, bits=5)
 
 
-@pytest.mark.parametrize("options", [{"mix": 2.0}, {"threads": 0}, {"iterations": 0}])
+@pytest.mark.parametrize(
+    "options", [{"mix": 1.1}, {"mix": -0.1}, {"mix": np.nan}, {"threads": 0}, {"iterations": 0}]
+)
 def test_impossible_settings_are_refused_at_once(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         Restorer(**options)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pdrn.audio.cells import Cells
 from pdrn.audio.corpus import speech
 from pdrn.audio.files import RawFormat
-from pdrn.audio.quantizers import MidRise, Observer
-from pdrn.errors import AudioError
+from pdrn.audio.quantizers import MidRise
+from pdrn.errors import AudioError, InputError
 from pdrn.restoration.restorer import Restorer
 from pdrn.restoration.streaming import BlockRestorer, restore_bytes
 
@@ -69,10 +69,7 @@ def test_the_output_is_never_behind_by_more_than_the_latency(length, block):
     assert blocks.latency == block + 2 - 1
     out = 0
     for fed_so_far in range(1, length + 1):
-        due = blocks.is_due(1)
-        now = blocks.feed(cells_of(np.zeros((1, 1)))).samples.shape[-1]
-        assert due == (now > 0)
-        out += now
+        out += blocks.feed(cells_of(np.zeros((1, 1)))).samples.shape[-1]
         assert fed_so_far - out <= blocks.latency
     assert out + blocks.flush().samples.shape[-1] == length
 
@@ -114,12 +111,6 @@ def test_a_flush_begins_anew():
     first, *_ = fed(blocks, cells, [3])
     second, *_ = fed(blocks, cells, [8])
     np.testing.assert_array_equal(first, second)
-
-
-@pytest.mark.parametrize("mix", [-0.1, 1.1, np.nan])
-def test_an_impossible_mix_is_refused(mix):
-    with pytest.raises(ValueError, match="mix"):
-        BlockRestorer(Average(), 4, mix=mix)
 
 
 RATE = 16000
@@ -197,26 +188,15 @@ def test_channels_cannot_come_and_go(chunk):
         stream.feed(chunk)
 
 
-def test_a_refused_chunk_leaves_the_stream_as_it_was():
+@settings(max_examples=15)
+@given(at=st.integers(0, len(QUANTIZED)))
+def test_refused_chunk_leaves_stream_unchanged(at):
     stream = Restorer(method="cp").stream(RATE, bits=5)
-    stream.feed(QUANTIZED[:5])
-    stream.feed(np.array([0.1]))
-    with pytest.raises(ValueError, match=r"0\.1\b"):
-        stream.feed(QUANTIZED[5:3000])
-    pieces = [stream.feed(QUANTIZED[3000:]), stream.flush()]
+    pieces = [stream.feed(QUANTIZED[:at])]
+    with pytest.raises(InputError, match=r"0\.1\b"):
+        stream.feed(np.array([QUANTIZED[0], 0.1]))
+    pieces += [stream.feed(QUANTIZED[at:]), stream.flush()]
     np.testing.assert_allclose(np.concatenate(pieces), OFFLINE, atol=1e-6)
-
-
-def test_nothing_is_lost_where_a_refused_chunk_is_the_last():
-    stream = Restorer(method="cp").stream(RATE, bits=5)
-    stream.feed(np.array([0.1]))
-    with pytest.raises(ValueError, match=r"0\.1\b"):
-        stream.feed(QUANTIZED)
-    np.testing.assert_allclose(stream.flush(), OFFLINE, atol=1e-6)
-    stream.feed(np.array([0.1]))
-    with pytest.raises(ValueError, match=r"0\.1\b"):
-        stream.flush()
-    assert stream.flush().shape == (0,)
 
 
 def test_levels_that_do_not_go_together_are_refused_however_far_apart():
@@ -227,20 +207,6 @@ def test_levels_that_do_not_go_together_are_refused_however_far_apart():
         stream.feed(np.full(3000, 1 / 16))
     stream.reset()
     assert len(stream.feed(np.full(3000, 1 / 16))) > 0
-
-
-def test_chunks_that_complete_no_block_are_not_observed_one_by_one(monkeypatch):
-    observed, observe = [], Observer.observe
-
-    def counted(observer, samples):
-        observed.append(samples.shape[-1])
-        return observe(observer, samples)
-
-    monkeypatch.setattr(Observer, "observe", counted)
-    stream = Restorer(method="cp").stream(RATE, bits=5)
-    for sample in QUANTIZED[: stream.latency_samples + 1]:
-        stream.feed(np.array([sample]))
-    assert observed == [stream.latency_samples + 1]
 
 
 def test_a_transposed_chunk_is_refused():
@@ -290,10 +256,9 @@ def test_a_pipe_gives_the_offline_samples(source, encoding):
 
 def test_samples_come_before_the_end():
     raw = RawFormat("s16le")
-    pieces = list(
-        restore_bytes(Restorer(method="cp").stream(RATE, bits=5), Trickle(raw.encode(STEREO[:1])), raw, raw)
-    )
-    assert len(pieces) > 2
+    stream = Restorer(method="cp").stream(RATE, bits=5)
+    pieces = restore_bytes(stream, Trickle(raw.encode(STEREO[:1])), raw, raw)
+    assert sum(len(piece) > 0 for piece in pieces) > 2
 
 
 def test_half_a_frame_at_the_end_is_named_after_the_rest():

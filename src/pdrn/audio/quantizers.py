@@ -684,35 +684,31 @@ class Bounded:
 
 
 class Observer:
-    """Observes a signal piece by piece, as if it were observed whole.
+    """Observes a signal piece by piece, with the cells of the whole.
 
-    `Uniform` tells mid-rise from mid-tread by its samples, so each piece is observed together with one
-    sample of the pieces before.
+    `Uniform` tells mid-rise from mid-tread by the samples, so a sample of the earlier pieces is observed
+    again with each piece.
     """
 
     def __init__(self, quantizer: Quantizer) -> None:
         self._quantizer = quantizer
-        self._earlier: float | None = None  # zero may be silence, and tells nothing
+        self._earlier: float | None = None  # not zero, which is silence in either case
         self.clipped = 0
-        """Cells so far with one infinite end."""
+        """Number of cells so far with one infinite end."""
         self.missing = 0
-        """Missing samples so far."""
+        """Number of missing samples so far."""
 
     def observe(self, samples: NDArray[np.float64]) -> Cells:
         """Return the cells of the next samples, shape (channels, frames)."""
-        cells = self.preview(samples)
-        self.clipped += int(np.count_nonzero(np.isinf(cells.lo) ^ np.isinf(cells.hi)))
-        self.missing += int(np.count_nonzero(np.isnan(samples)))
-        if self._earlier is None:
-            telling = samples[~np.isnan(samples) & (samples != 0)]
-            self._earlier = float(telling[0]) if telling.size else None
-        return cells
-
-    def preview(self, samples: NDArray[np.float64]) -> Cells:
-        """Return the cells of samples that may be next, and count nothing."""
         if (np.abs(samples) > LOUDEST).any():
             raise InputError(f"a sample is beyond {LOUDEST:g}, where full scale is 1; turn it down")
         if self._earlier is None:
-            return self._quantizer.observe(samples)
-        earlier = np.full((len(samples), 1), self._earlier)
-        return self._quantizer.observe(np.concatenate([earlier, samples], axis=-1))[:, 1:]
+            cells = self._quantizer.observe(samples)
+            telling = samples[~np.isnan(samples) & (samples != 0)]
+            self._earlier = float(telling[0]) if telling.size else None
+        else:
+            earlier = np.full((len(samples), 1), self._earlier)
+            cells = self._quantizer.observe(np.concatenate([earlier, samples], axis=-1))[:, 1:]
+        self.clipped += int(np.count_nonzero(np.isinf(cells.lo) ^ np.isinf(cells.hi)))
+        self.missing += int(np.count_nonzero(np.isnan(samples)))
+        return cells

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,12 +144,6 @@ _FAINT = 1e-12
 _SHORTEST_STEP = 1e-30
 
 
-def check_iterations(iterations: int | None) -> None:
-    """Refuse a number of iterations that is not a whole number, one or more."""
-    if iterations is not None and (not isinstance(iterations, int | np.integer) or iterations < 1):
-        raise InputError(f"iterations are a whole number, one or more, got {iterations}")
-
-
 @dataclass(frozen=True)
 class ChambollePockMethod:
     """Chambolle-Pock on overlapping frames: min ``|w DCT(x)|_1`` with x in its cells, frame by frame.
@@ -170,8 +164,8 @@ class ChambollePockMethod:
     iterations: int = ITERATIONS
     pace: Callable[[FloatArray], FloatArray] = tuned_pace
 
-    def __post_init__(self) -> None:
-        check_iterations(self.iterations)
+    name: ClassVar[str] = "cp"
+    model: ClassVar[None] = None
 
     @staticmethod
     def at(sample_rate_hz: int, iterations: int | None = None) -> ChambollePockMethod:
@@ -188,15 +182,6 @@ class ChambollePockMethod:
     def hop(self) -> int:
         """Distance of two frames."""
         return self.frame_length // OVERLAP
-
-    @property
-    def name(self) -> str:
-        """Chambolle-Pock."""
-        return "cp"
-
-    @property
-    def model(self) -> None:
-        """None: nothing is learned."""
 
     @property
     def before(self) -> int:

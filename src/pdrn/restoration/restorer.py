@@ -1,4 +1,8 @@
-"""The restorer: arrays, cells and files in, restored arrays and files out."""
+"""The restorer: arrays, cells and files in, restored arrays and files out.
+
+A sample passes through `choose_quantizer` (which levels), `Observer` (its cell), `Restorer.method_for` (the
+method for this rate and step) and `BlockRestorer` (the method, block by block).
+"""
 
 from __future__ import annotations
 
@@ -19,15 +23,8 @@ from pdrn.audio.files import Sound, Source, blocks, format_of, open_audio, write
 from pdrn.audio.quantizers import PCM_BITS, Bounded, Clipping, Gaps, Observer, Quantizer
 from pdrn.errors import AudioError, InputError
 from pdrn.restoration import registry
-from pdrn.restoration.methods import ChambollePockMethod, MeanMethod, Method, check_iterations
-from pdrn.restoration.streaming import (
-    BlockRestorer,
-    Progress,
-    Stream,
-    as_channels,
-    check_mix,
-    check_threads,
-)
+from pdrn.restoration.methods import ITERATIONS, ChambollePockMethod, MeanMethod, Method
+from pdrn.restoration.streaming import BlockRestorer, Progress, Stream, as_channels
 from pdrn.storage import Target, refuse_same
 
 MethodName = Literal["auto", "both", "network", "cp"]
@@ -36,15 +33,15 @@ Rows = NDArray[np.float64]
 """Samples of all channels, shape (channels, frames)."""
 
 BLOCK_LENGTH = 1 << 15
-DETECTION_SAMPLES = 1 << 20
-"""A file's quantizer is detected from this many samples, the first ones after silence."""
+"""Frames that are read and observed at a time."""
 
-_PIECE = 1 << 16
+DETECTION_SAMPLES = 1 << 20
+"""Number of samples, after silence, that a file's quantizer is detected from."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was done to a file."""
+    """How a file was restored."""
 
     input: str
     output: str
@@ -53,7 +50,7 @@ class Report:
     method: str
     """network, cp (Chambolle-Pock) or both."""
     model: str | None
-    """The name of the model, if a network took part."""
+    """The name of the model; None for Chambolle-Pock alone."""
     sample_rate_hz: int
     channels: int
     frames: int
@@ -67,7 +64,7 @@ class Report:
 
     @property
     def times_real_time(self) -> float:
-        """Duration of the sound over the time that it took."""
+        """Duration of the sound over the time taken."""
         return self.frames / self.sample_rate_hz / self.seconds
 
 
@@ -78,20 +75,19 @@ class Restorer:
     Parameters
     ----------
     model : str or path, optional
-        The name of a bundled model, or the file of your own, as `pdrn train` writes it: for sound of its
-        sample rate and one step. Default: the largest bundled model that fits.
+        The name of a bundled model, or a file written by `pdrn train`. Default: the largest bundled model
+        for the sample rate.
     iterations : int, optional
         Iterations of Chambolle-Pock; default: the tuned number.
     mix : float
         From 0, the centres of the cells, to 1, the full restoration.
     threads : int
-        Number of blocks computed at once.
+        Number of blocks computed in parallel.
     method : str
-        "network", the model alone; "cp", Chambolle-Pock alone, which takes any rate and cells; "both", their
-        mean; or "auto": both if a model is named or a bundled one fits the rate and the step, otherwise
-        Chambolle-Pock.
+        "network": the model alone. "cp": Chambolle-Pock alone, for any rate and any cells. "both": their
+        mean. "auto": both, if a model is named or a bundled one fits rate and step; else Chambolle-Pock.
     shifts : int, optional
-        Number of grids a network is run on, to average the results; see `NetworkMethod`.
+        Number of shifted grids on which a network runs and whose results are averaged; see `NetworkMethod`.
 
     Examples
     --------
@@ -116,10 +112,10 @@ class Restorer:
     def __post_init__(self) -> None:
         if self.method not in get_args(MethodName):
             raise InputError(
-                f"the methods are {', '.join(get_args(MethodName))}; there is no {self.method!r}"
+                f"there is no method {self.method!r}; choose one of {', '.join(get_args(MethodName))}"
             )
         if self.iterations is not None and self.method == "network":
-            raise InputError("a network has its layers, and no iterations; leave one of the two out")
+            raise InputError("method network takes no iterations; leave one of the two out")
         if self.model is not None and self.method == "cp":
             raise InputError("method cp takes no model; leave one of the two out")
         if self.shifts is not None and (
@@ -128,24 +124,27 @@ class Restorer:
             raise InputError(
                 f"shifts are for networks, one or more, got {self.shifts} for method {self.method}"
             )
-        check_iterations(self.iterations)
-        check_mix(self.mix)
-        check_threads(self.threads)
+        iterations = ITERATIONS if self.iterations is None else self.iterations
+        for name, count in (("iterations", iterations), ("threads", self.threads)):
+            if not isinstance(count, int | np.integer) or count < 1:
+                raise InputError(f"{name} need a whole number, one or more, got {count}")
+        if not 0 <= self.mix <= 1:
+            raise InputError(f"the mix is a number from 0 (centres of the cells) to 1, got {self.mix}")
         if self.model is not None:
             registry.read_model(self.model)
 
     @classmethod
     def from_pretrained(cls, name: str, **settings: Any) -> Restorer:
-        """Return a restorer with a bundled model; the settings are the other parameters.
+        """Return a restorer with a bundled model; `settings` are the other parameters.
 
-        It restores as `Restorer()` does where that picks this model: by the mean of the network and
-        Chambolle-Pock, unless `method="network"`. `pdrn.restoration.registry.names` lists the models.
+        By default it takes the mean of the network and Chambolle-Pock, as `Restorer()` does; pass
+        `method="network"` for the network alone. `pdrn.restoration.registry.names` lists the models.
         """
-        registry.path(name)  # refuses a file
+        registry.path(name)  # refuses other names, and files
         return cls(name, **settings)
 
     def method_for(self, sample_rate_hz: int, step: float | None) -> Method:
-        """Choose the method for sound of this rate with cells of this width; None stands for several."""
+        """Return the method for this sample rate and cells of this width; None: widths differ."""
         rate = _check_rate(sample_rate_hz)
         solver = ChambollePockMethod.at(rate, self.iterations)
         if self.method == "cp":
@@ -178,7 +177,7 @@ class Restorer:
             Full scale is [-1, 1]. NaN marks missing samples. Channels do not influence each other.
         sample_rate_hz : int
         progress : callable, optional
-            Called with the number of frames done, and of all.
+            Called with the frames done and the frames in all.
         **known
             `bits`, `step`, `law`, `clip_at` and `truncated` as in `QuantizerOptions`; default: detected.
         """
@@ -199,11 +198,11 @@ class Restorer:
     ) -> FloatArray:
         """Return samples restored from any cells, shape (frames,) or (channels, frames).
 
-        A network takes part only with `step`, the width that all but open-ended cells have.
+        `step` is the width of all cells but open-ended ones; without it, no network is used.
         """
         rows = cells if len(cells.shape) == 2 else cells[None]
         frames = rows.shape[-1]
-        pieces = (rows[:, start : start + _PIECE] for start in range(0, frames, _PIECE))
+        pieces = (rows[:, start : start + BLOCK_LENGTH] for start in range(0, frames, BLOCK_LENGTH))
         method = self.method_for(sample_rate_hz, step)
         block_restorer = BlockRestorer(method, method.offline_block, self.mix, self.threads)
         restored = [piece.samples for piece in block_restorer.run(pieces, frames, progress)]
@@ -234,11 +233,11 @@ class Restorer:
         overwrite : bool
             Replace an existing file instead of refusing.
         verify : bool
-            Read both files again, and prove that every sample is in its cell.
+            Read both files again, and check that every sample is in its cell.
         gaps : bool
             Take NaN in files of floats for missing samples, instead of refusing it.
         progress : callable, optional
-            Called with the number of frames done, and of all where that is known.
+            Called with the frames done and the frames in all (None if unknown).
         **known
             As in `restore`.
 
@@ -300,15 +299,15 @@ class Restorer:
     def stream(
         self, sample_rate_hz: int, *, gaps: bool = False, **known: Unpack[QuantizerKeywords]
     ) -> Stream:
-        """Open a stream for sound of this rate, whose quantizer has to be named.
+        """Open a stream for sound of this rate; name its quantizer by `bits`, `step`, `law` or `clip_at`.
 
-        With gaps, NaN stands for missing samples instead of being refused.
+        With `gaps`, NaN marks missing samples instead of being refused.
         """
         quantizer = choose_quantizer(None, QuantizerOptions(**known))
         return self.stream_for(sample_rate_hz, Gaps(quantizer) if gaps else quantizer)
 
     def stream_for(self, sample_rate_hz: int, quantizer: Quantizer) -> Stream:
-        """Open a stream for sound of this rate and any quantizer."""
+        """Open a stream for sound of this rate and this quantizer."""
         method = self.method_for(sample_rate_hz, quantizer.step)
         return Stream(method, quantizer, sample_rate_hz, self.mix, self.threads)
 
@@ -345,9 +344,9 @@ def _check_rate(sample_rate_hz: int) -> int:
 
 
 def read_beginning(pieces: Iterator[Rows]) -> tuple[list[Rows], Rows]:
-    """Read the pieces that detection needs; return them, and the samples that tell the quantizer.
+    """Read the pieces that detection needs; return them, and their samples after the silence at the start.
 
-    Silence at the start tells nothing, and takes no memory, however long it is.
+    The silence takes no memory, whatever its length.
     """
     taken, telling = list[Rows](), list[Rows]()
     seen = 0
@@ -365,9 +364,7 @@ def read_beginning(pieces: Iterator[Rows]) -> tuple[list[Rows], Rows]:
 
 
 def output_subtype(subtype: str, format: str) -> str:
-    """Return a subtype for restored sound, with room between the levels of this one, and above full scale.
-
-    FLAC ends at 24 bits, and at full scale.
+    """Return a subtype for restored sound: finer than the input's and, except in FLAC, without full scale.
 
     >>> output_subtype("PCM_16", "WAV"), output_subtype("PCM_24", "WAV"), output_subtype("PCM_16", "FLAC")
     ('FLOAT', 'DOUBLE', 'PCM_24')
@@ -386,8 +383,8 @@ def fit_output(
 ) -> Quantizer:
     """Return the quantizer with cells that output of this subtype can hold.
 
-    PCM ends at full scale; clipped peaks stay open-ended all the same, since they are what is restored. A
-    subtype without room between the levels is refused.
+    PCM ends at full scale, so its cells do; those of clipped peaks stay open-ended, to be restored. A subtype
+    without values between the levels is refused.
     """
     if subtype in PCM_BITS and not isinstance(quantizer, Clipping):
         quantizer = Bounded(quantizer)
@@ -399,7 +396,7 @@ def fit_output(
         and quantizer.step <= 2.0 ** (1 - PCM_BITS[subtype])
     ):
         raise AudioError(
-            f"{subtype} has no values between the levels ({quantizer}), so that nothing could be restored; "
+            f"{subtype} has no values between the levels ({quantizer}), so nothing can be restored; "
             f"choose {remedy}"
         )
     return quantizer
@@ -416,7 +413,7 @@ def _rows(sound: Sound) -> Rows:
 
 
 def _verify(source: Source, target: Target, quantizer: Quantizer, gaps: bool, written: BinaryIO) -> None:
-    """Read input and output again, and refuse a sample outside its cell or a length that differs."""
+    """Read input and output again; refuse samples outside their cells and another length."""
     written.seek(0)
     observer = Observer(quantizer)
     inputs = (observer.observe(_rows(sound)) for sound in blocks(source, BLOCK_LENGTH, gaps=gaps))

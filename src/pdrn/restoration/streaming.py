@@ -1,8 +1,11 @@
-"""Streaming: any method block by block, streams of chunks, streams of raw bytes."""
+"""Streaming: restore block by block, from cells, chunks of samples or raw bytes.
+
+`BlockRestorer` runs a method on the cells of a signal, one block at a time; arrays, files and streams pass
+through it. `Stream` takes a live signal in chunks of samples, `restore_bytes` the raw bytes of a pipe.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,36 +21,23 @@ from pdrn.errors import AudioError, InputError, system_reason
 from pdrn.restoration.methods import Method, RestoreBlock
 
 Progress = Callable[[int, int | None], None]
-"""Callback: frames done, and frames in all (None where that is not known)."""
+"""Callback: frames done, and frames in all (None if unknown)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Restored:
-    """Restored samples and the cells that they lie in, both of shape (channels, frames)."""
+    """Restored samples and their cells, both of shape (channels, frames)."""
 
     samples: FloatArray
     cells: Cells
 
 
-def check_mix(mix: float) -> None:
-    """Refuse a mix outside [0, 1]."""
-    if not 0 <= mix <= 1:
-        raise InputError(
-            f"the mix is a number from 0 (the cells' centres) to 1 (all of the restoration), got {mix}"
-        )
-
-
-def check_threads(threads: int) -> None:
-    """Refuse a number of threads that is not a whole number, one or more."""
-    if not isinstance(threads, int) or threads < 1:
-        raise InputError(f"threads are a whole number, one or more, got {threads}")
-
-
 class BlockRestorer:
     """Restores channels block by block, on a grid that starts with the signal.
 
-    Every block is computed from a window of one fixed shape, so the result does not depend on how the signal
-    was cut into pieces, to the last bit.
+    Every block is computed from a window of one fixed shape: the block, `method.before` cells before it and
+    `method.after` cells after it. The result is the same, to the last bit, for any division of the signal
+    into pieces.
 
     Parameters
     ----------
@@ -57,59 +47,44 @@ class BlockRestorer:
     mix : float
         From 0, the centres of the cells, to 1, the full restoration.
     threads : int
-        Number of blocks computed at once.
+        Number of blocks computed in parallel.
     stateful : bool
-        Whether the method keeps its state from block to block, if it has one; takes its `stream_block`.
+        Whether a method with `open_stream` keeps its state from block to block; needs its `stream_block`.
     """
 
     def __init__(
         self, method: Method, block: int, mix: float = 1.0, threads: int = 1, *, stateful: bool = False
     ) -> None:
-        check_mix(mix)
-        check_threads(threads)
         self.method = method
         self._block, self._mix, self._threads, self._stateful = block, mix, threads, stateful
         self.reset()
 
     @property
     def latency(self) -> int:
-        """Most samples that the output is behind the input."""
+        """Largest delay of the output behind the input, in samples."""
         return self._block + self.method.after - 1
 
     def reset(self) -> None:
-        """Forget the signal so far."""
-        self._waiting: list[Cells] = []
-        self._before = self.method.before  # silence before the signal that is still to be added
+        """Forget the signal."""
+        self._waiting: list[Cells] = []  # `method.before` cells of context, then the pending ones
         self._pending = 0  # samples fed and not yet restored
         self._states: list[RestoreBlock] = []  # one per channel, after the first block
 
-    def is_due(self, coming: int) -> bool:
-        """Tell whether this many more samples complete a block."""
-        return self._complete(self._pending + coming) > 0
-
     def feed(self, cells: Cells) -> Restored:
         """Take the cells of the next samples, shape (channels, frames); return the blocks they complete."""
-        self.take(cells)
-        return self._drain(self._complete(self._pending))
-
-    def take(self, cells: Cells) -> None:
-        """Queue the cells of the next samples for the next feed or flush."""
-        if self._before:
-            cells = concatenate([_silence(len(cells), self._before), cells])
-            self._pending -= self._before
-            self._before = 0
+        if not self._waiting:
+            self._waiting = [_silence(len(cells), self.method.before)]
         self._waiting.append(cells)
         self._pending += cells.shape[-1]
+        return self._drain(max(self._pending - self.method.after, 0) // self._block)
 
     def flush(self) -> Restored:
         """Return the rest, as if silence followed, and reset."""
         if not self._waiting:
-            return nothing(1)
+            return _nothing(1)
         pending, count = self._pending, -(-self._pending // self._block)
-        channels = len(self._waiting[0])
-        held = sum(piece.shape[-1] for piece in self._waiting)
-        missing = self.method.before + count * self._block + self.method.after - held
-        self._waiting.append(_silence(channels, missing))
+        padding = count * self._block + self.method.after - pending
+        self._waiting.append(_silence(len(self._waiting[0]), padding))
         rest = self._drain(count)
         self.reset()
         return Restored(rest.samples[:, :pending], rest.cells[:, :pending])
@@ -132,19 +107,11 @@ class BlockRestorer:
         if progress is not None:
             progress(done + rest.samples.shape[-1], frames)
 
-    def _complete(self, pending: int) -> int:
-        """Return the number of blocks that this many pending samples complete."""
-        return max(pending - self.method.after, 0) // self._block
-
-    def _open_streams(self, channels: int) -> list[RestoreBlock]:
-        opened = [self.method.open_stream() for _ in range(channels)] if self._stateful else []
-        return [each for each in opened if each is not None]
-
     def _drain(self, count: int) -> Restored:
         """Compute the next `count` blocks of every channel and drop the cells that no later block needs."""
         channels = len(self._waiting[0])
         if count == 0:
-            return nothing(channels)
+            return _nothing(channels)
         cells = concatenate(self._waiting)
         length, before = count * self._block, self.method.before
         window = before + self._block + self.method.after
@@ -158,7 +125,7 @@ class BlockRestorer:
                 inside = around[before : before + self._block]
                 restored[channel, start : start + self._block] = _mix(inside, restore(around), self._mix)
 
-        # Dropped meanwhile: after an interruption a state is between two blocks, and new ones do as well.
+        # An interruption leaves states between two blocks: they are dropped until the blocks are done.
         states, self._states = self._states or self._open_streams(channels), []
         if states:
             jobs = [(state, channel, [*starts]) for channel, state in enumerate(states)]
@@ -177,11 +144,13 @@ class BlockRestorer:
         self._pending -= length
         return Restored(restored, cells[:, before : before + length])
 
+    def _open_streams(self, channels: int) -> list[RestoreBlock]:
+        opened = [self.method.open_stream() for _ in range(channels)] if self._stateful else []
+        return [state for state in opened if state is not None]
 
-def nothing(channels: int) -> Restored:
-    """Return zero samples of this many channels."""
-    empty = np.empty((channels, 0))
-    return Restored(empty, Cells(empty, empty))
+
+def _nothing(channels: int) -> Restored:
+    return Restored(np.empty((channels, 0)), _silence(channels, 0))
 
 
 def _silence(channels: int, length: int) -> Cells:
@@ -189,7 +158,7 @@ def _silence(channels: int, length: int) -> Cells:
 
 
 def _mix(cells: Cells, samples: FloatArray, mix: float) -> FloatArray:
-    """Project the samples into the cells, and go from the centres this part of the way."""
+    """Project the samples into the cells, and return the point at `mix` between the centres and them."""
     inside = cells.project_inside(samples.astype(np.float64))
     return inside if mix == 1 else cells.project_inside((1 - mix) * cells.centre + mix * inside)
 
@@ -197,9 +166,8 @@ def _mix(cells: Cells, samples: FloatArray, mix: float) -> FloatArray:
 class Stream:
     """Restores a signal that arrives in chunks, in constant memory.
 
-    The output does not depend on the chunks, and equals `Restorer.restore` of the whole up to rounding.
-    Chunks are observed when a block is complete. A chunk off the levels is refused then, and counts as never
-    fed. Get a stream from `Restorer.stream`.
+    The output does not depend on the chunks, and equals `Restorer.restore` of the whole signal up to
+    rounding. A refused chunk leaves the stream unchanged. Open a stream with `Restorer.stream`.
 
     Examples
     --------
@@ -237,31 +205,29 @@ class Stream:
 
     @property
     def latency_samples(self) -> int:
-        """Most samples that the output is behind the input."""
+        """Largest delay of the output behind the input, in samples."""
         return self._blocks.latency
 
     @property
     def latency_seconds(self) -> float:
-        """The same in seconds."""
+        """Largest delay of the output behind the input, in seconds."""
         return self.latency_samples / self.sample_rate_hz
 
     def feed(self, chunk: ArrayLike) -> FloatArray:
-        """Take the next samples, (frames,) or (channels, frames), and return the restored ones so far."""
+        """Take the next samples, (frames,) or (channels, frames), and return the ones now restored."""
         samples = self.feed_cells(chunk).samples
         return samples[0] if self._shape == () else samples
 
     def flush(self) -> FloatArray:
-        """Return the rest of the signal; another may follow."""
+        """Return the rest of the signal, and start a new one."""
         has_channels = self._shape not in (None, ())
         samples = self.flush_cells().samples
         return samples if has_channels else samples[0]
 
     def reset(self) -> None:
-        """Forget the signal so far; another may follow."""
+        """Forget the signal, and start a new one."""
         self._blocks.reset()
         self._shape: tuple[int, ...] | None = None
-        self._chunks: list[NDArray[np.float64]] = []  # not observed yet
-        self._length = 0  # of all of them
         self._observer = Observer(self._quantizer)
 
     def feed_cells(self, chunk: ArrayLike) -> Restored:
@@ -273,38 +239,15 @@ class Stream:
                 f"the stream has chunks of shape {(*self._shape, 'frames')}, got {np.shape(chunk)}; "
                 "flush or reset it before another signal"
             )
+        cells = self._observer.observe(samples)
         self._shape = shape
-        self._chunks.append(samples)
-        self._length += samples.shape[-1]
-        if not self._blocks.is_due(self._length):
-            return nothing(len(samples))
-        return self._blocks.feed(self._observe())
+        return self._blocks.feed(cells)
 
     def flush_cells(self) -> Restored:
         """Do as `flush`, and return the cells too."""
-        if self._chunks:
-            self._blocks.take(self._observe())
         restored = self._blocks.flush()
         self.reset()
         return restored
-
-    def _observe(self) -> Cells:
-        """Return the cells of the waiting chunks; drop the first chunk that is refused."""
-        try:
-            cells = self._observer.observe(np.concatenate(self._chunks, axis=-1))
-        except InputError:
-            refused = bisect_left(range(len(self._chunks)), True, key=lambda last: self._refuses(last + 1))
-            self._length -= self._chunks.pop(refused).shape[-1]
-            raise
-        self._chunks, self._length = [], 0
-        return cells
-
-    def _refuses(self, count: int) -> bool:
-        try:
-            self._observer.preview(np.concatenate(self._chunks[:count], axis=-1))
-        except InputError:
-            return True
-        return False
 
 
 def as_channels(samples: ArrayLike, most_channels: int = 64) -> NDArray[np.float64]:
@@ -325,9 +268,6 @@ def as_channels(samples: ArrayLike, most_channels: int = 64) -> NDArray[np.float
     return rows
 
 
-_READ_BYTES = 1 << 16
-
-
 def restore_bytes(
     stream: Stream, source: BinaryIO, read_as: RawFormat, write_as: RawFormat
 ) -> Iterator[bytes]:
@@ -346,13 +286,10 @@ def restore_bytes(
         content = rest + content
         whole = len(content) - len(content) % read_as.frame_bytes
         rest = content[whole:]
-        if whole:
-            restored = stream.feed_cells(read_as.decode(content[:whole]))
-            if restored.samples.size:
-                yield write_as.encode(restored.samples, restored.cells)
+        restored = stream.feed_cells(read_as.decode(content[:whole]))
+        yield write_as.encode(restored.samples, restored.cells)
     last = stream.flush_cells()
-    if last.samples.size:
-        yield write_as.encode(last.samples, last.cells)
+    yield write_as.encode(last.samples, last.cells)
     if rest:
         raise AudioError(
             f"the raw samples end {len(rest)} bytes into a frame of {read_as.frame_bytes}; "
@@ -363,7 +300,7 @@ def restore_bytes(
 def _read_some(source: BinaryIO) -> bytes:
     read = getattr(source, "read1", source.read)
     try:
-        content: bytes = read(_READ_BYTES)
+        content: bytes = read(1 << 16)
         return content
     except OSError as error:
         raise AudioError(f"the raw samples cannot be read: {system_reason(error)}; get them again") from error
