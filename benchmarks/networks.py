@@ -1,4 +1,8 @@
-"""Speed of the networks, each beside its floor in the same run: matrix products, or reading the weights."""
+"""Speed of the networks, each beside its floor in the same run: matrix products, or reading the weights.
+
+The aims of training hold with MALLOC_TRIM_THRESHOLD_=2147483647 MALLOC_MMAP_THRESHOLD_=33554432, by which
+glibc keeps freed memory.
+"""
 
 import dataclasses
 import json
