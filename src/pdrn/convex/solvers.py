@@ -7,7 +7,6 @@ sequence of problems, each weighted by the solution of the one before.
 
 from __future__ import annotations
 
-import itertools
 import math
 import operator
 import warnings
@@ -299,10 +298,10 @@ def _balanced(state: HalpernState) -> Array:
 
 
 BLOCK_BYTES = 2**20
-"""The memory per variable of a block: batches are solved in blocks that stay in cache."""
+"""The memory per variable of a block."""
 
 MOST_ITERATIONS = 100_000
-"""The number of iterations at most, if only a tolerance is given."""
+"""The limit if there is a tolerance alone."""
 
 
 class Algorithm(Protocol):
@@ -320,25 +319,13 @@ class Algorithm(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Check:
-    """Argument of a callback: rows of the flat batch after some iterations."""
+    """The argument of a callback: some rows of the flat batch, after some iterations."""
 
     iteration: int
     rows: NumpyArray
     x: AnyArray
     y: AnyArray
     certificate: Certificate
-
-
-@dataclass(frozen=True, eq=False)
-class History:
-    """Certificates at the checks; a problem that has stopped keeps its last one."""
-
-    iterations: NumpyArray
-    """Shape ``(checks,)``."""
-    primal: NumpyArray
-    """Shape ``(checks, *batch)``."""
-    dual: NumpyArray
-    """Shape ``(checks, *batch)``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -354,7 +341,6 @@ class Solution:
     """Iterations done, per problem."""
     converged: NumpyArray
     """Whether the tolerance was met, per problem; false without a tolerance."""
-    history: History | None = None
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -372,7 +358,6 @@ def solve(
     x0: Array | None = None,
     y0: Array | None = None,
     callback: Callable[[Check], None] | None = None,
-    keep_history: bool = False,
 ) -> Solution:
     """Solve every problem of a batch.
 
@@ -383,18 +368,16 @@ def solve(
     algorithm
         Default: ``ChambollePock()``. ``RestartedHalpern()`` reaches tight gaps much sooner.
     iterations
-        The number of iterations; with a tolerance, the largest number.
+        The number of iterations; with a tolerance, the limit.
     tolerance
         A problem stops once its relative duality gap is at most this. Its solution is the best primal and the
         best dual iterate of all checks.
     check_every
-        The number of iterations between checks, which tolerance, callback and history need.
+        The number of iterations between checks, if there is a tolerance or a callback.
     x0, y0
         The start, for example an earlier solution. Default: ``problem.start`` and zero.
     callback
-        Called at every check of every block of the batch.
-    keep_history
-        Whether to record the certificates of all checks.
+        Called at every check of every block of the batch, with iterates and certificates.
 
     Examples
     --------
@@ -416,20 +399,35 @@ def solve(
     flat = problem.flat()
     x0 = flat.start if x0 is None else _flat_start(x0, "x0", problem, n)
     y0 = None if y0 is None else _flat_start(y0, "y0", problem, m)
-    plan = _Plan(
+    count = x0.shape[0]
+    job = _Job(
         algorithm or ChambollePock(),
         iterations or MOST_ITERATIONS,
         tolerance,
         check_every,
         callback,
-        keep_history,
+        x=namespace(x0).empty_like(x0),
+        y=zeros((count, m), x0),
+        stopped_after=np.full(count, iterations or MOST_ITERATIONS),
+        converged=np.zeros(count, bool),
+        primal=np.full(count, np.inf),
+        dual=np.full(count, -np.inf),
     )
-    result = _Result.before(x0, m, plan)
-    for rows in _blocks(x0, max(m, n)):
+    # Blocks of the batch stay in the cache; torch takes the whole batch.
+    size = count if is_tensor(x0) else max(1, BLOCK_BYTES // (max(m, n) * x0.itemsize))
+    for first in range(0, count, size):
+        rows = slice(first, min(first + size, count))
         x = x0[rows]
         y = zeros((x.shape[0], m), x) if y0 is None else y0[rows]
-        _solve_block(flat.rows(rows), x, y, result, np.arange(rows.start, rows.stop), plan)
-    return result.solution(problem)
+        job.solve_block(flat.rows(rows), x, y, np.arange(rows.start, rows.stop))
+    batch = problem.batch_shape
+    return Solution(
+        problem,
+        job.x.reshape(*batch, -1),
+        job.y.reshape(*batch, -1),
+        job.stopped_after.reshape(batch),
+        job.converged.reshape(batch),
+    )
 
 
 def _whole(number: Any, name: str) -> int:
@@ -438,124 +436,56 @@ def _whole(number: Any, name: str) -> int:
     return operator.index(number)
 
 
-@dataclass(frozen=True)
-class _Plan:
+@dataclass(eq=False)
+class _Job:
+    """The options of ``solve``, and the results of the flat batch, which its blocks fill in."""
+
     algorithm: Algorithm
     iterations: int
     tolerance: float | None
     check_every: int
     callback: Callable[[Check], None] | None
-    keep_history: bool
-
-    @property
-    def has_checks(self) -> bool:
-        return self.tolerance is not None or self.callback is not None or self.keep_history
-
-    def checks_after(self, iteration: int) -> bool:
-        return self.has_checks and (iteration % self.check_every == 0 or iteration == self.iterations)
-
-
-@dataclass(eq=False)
-class _Result:
-    """The results of the whole flat batch; each block fills in its rows."""
-
     x: Array
     y: Array
-    iterations: NumpyArray
+    stopped_after: NumpyArray
     converged: NumpyArray
     primal: NumpyArray
     dual: NumpyArray
-    checks: list[tuple[int, NumpyArray, NumpyArray, NumpyArray]]
-    """Iteration, rows, primal and dual values of every check, if a history is kept."""
 
-    @staticmethod
-    def before(x: Array, m: int, plan: _Plan) -> _Result:
-        count, xp = x.shape[0], namespace(x)
-        return _Result(
-            x=xp.empty_like(x),
-            y=zeros((count, m), x),
-            iterations=np.full(count, plan.iterations),
-            converged=np.zeros(count, bool),
-            primal=np.full(count, np.inf),
-            dual=np.full(count, -np.inf),
-            checks=[],
-        )
+    def solve_block(self, problem: Problem, x: Array, y: Array, rows: NumpyArray) -> None:
+        """Solve some rows of the batch and store their results."""
+        has_checks = self.tolerance is not None or self.callback is not None
+        state, block = self.algorithm.init(problem, x, y), slice(rows[0], rows[-1] + 1)
+        for iteration in range(1, self.iterations + 1):
+            state = self.algorithm.step(problem, state)
+            if has_checks and (iteration % self.check_every == 0 or iteration == self.iterations):
+                unsolved = self._check(problem, state, iteration, rows)
+                rows = rows[unsolved]
+                if not rows.size:
+                    return
+                if not unsolved.all():
+                    problem, state = problem.rows(unsolved), map_arrays(state, itemgetter(unsolved))
+        if not has_checks:
+            self.x[block], self.y[block] = state.x, state.y
 
-    def solution(self, problem: Problem) -> Solution:
-        batch = problem.batch_shape
-        return Solution(
-            problem,
-            self.x.reshape(*batch, -1),
-            self.y.reshape(*batch, -1),
-            self.iterations.reshape(batch),
-            self.converged.reshape(batch),
-            self._history(batch) if self.checks else None,
-        )
-
-    def _history(self, batch: tuple[int, ...]) -> History:
-        iterations = sorted({iteration for iteration, *_ in self.checks})
-        primal, dual = (np.full((len(iterations), len(self.primal)), np.nan) for _ in range(2))
-        position = {iteration: index for index, iteration in enumerate(iterations)}
-        for iteration, rows, primal_values, dual_values in self.checks:
-            primal[position[iteration], rows] = primal_values
-            dual[position[iteration], rows] = dual_values
-        for values in (primal, dual):
-            for earlier, later in itertools.pairwise(values):
-                np.copyto(later, earlier, where=np.isnan(later))
-        return History(np.array(iterations), primal.reshape(-1, *batch), dual.reshape(-1, *batch))
-
-
-def _solve_block(
-    problem: Problem, x: Array, y: Array, result: _Result, rows: NumpyArray, plan: _Plan
-) -> None:
-    """Solve some rows of the batch and write their results."""
-    state = plan.algorithm.init(problem, x, y)
-    for iteration in range(1, plan.iterations + 1):
-        state = plan.algorithm.step(problem, state)
-        if not plan.checks_after(iteration):
-            continue
-        going_on = _check(problem, state, iteration, result, rows, plan)
-        rows = rows[going_on]
-        if not rows.size:
-            return
-        if not going_on.all():
-            problem = problem.rows(going_on)
-            state = map_arrays(state, itemgetter(going_on))
-    if not plan.has_checks:
-        block = slice(rows[0], rows[-1] + 1)
-        result.x[block], result.y[block] = state.x, state.y
-
-
-def _check(
-    problem: Problem, state: Any, iteration: int, result: _Result, rows: NumpyArray, plan: _Plan
-) -> NumpyArray:
-    """Certify some problems, keep their results, and return which of them go on."""
-    certificate = problem.certificate(state.x, state.y)
-    primal, dual = to_numpy(certificate.primal), to_numpy(certificate.dual)
-    if plan.callback is not None:
-        plan.callback(Check(iteration, rows, copy(state.x), copy(state.y), certificate))
-    # Without a tolerance the latest iterate is the result, with one the best, as soon as any is finite.
-    latest, best_primal, best_dual = plan.tolerance is None, result.primal[rows], result.dual[rows]
-    better = latest | (primal < best_primal) | ~np.isfinite(best_primal)
-    tighter = latest | (dual > best_dual) | ~np.isfinite(best_dual)
-    result.x[rows[better]], result.primal[rows[better]] = state.x[better], primal[better]
-    result.y[rows[tighter]], result.dual[rows[tighter]] = state.y[tighter], dual[tighter]
-    result.iterations[rows] = iteration
-    if plan.keep_history:
-        result.checks.append((iteration, rows, result.primal[rows], result.dual[rows]))
-    if plan.tolerance is None:
-        return np.ones(len(rows), bool)
-    best = Certificate(result.primal[rows], result.dual[rows], to_numpy(certificate.rounding))
-    met: NumpyArray = best.meets(plan.tolerance)
-    result.converged[rows] = met
-    return ~met
-
-
-def _blocks(x: Array, longest: int) -> list[slice]:
-    """Cut a flat batch into blocks that fit into the cache; torch takes the whole batch."""
-    count = x.shape[0]
-    size = count if is_tensor(x) else max(1, BLOCK_BYTES // (longest * x.itemsize))
-    return [slice(first, min(first + size, count)) for first in range(0, count, size)]
+    def _check(self, problem: Problem, state: Any, iteration: int, rows: NumpyArray) -> NumpyArray:
+        """Certify some problems, store their results, and return which of them are not solved yet."""
+        certificate = problem.certificate(state.x, state.y)
+        primal, dual = to_numpy(certificate.primal), to_numpy(certificate.dual)
+        if self.callback is not None:
+            self.callback(Check(iteration, rows, copy(state.x), copy(state.y), certificate))
+        # Without a tolerance the latest iterate is the result, with one the best, as soon as any is finite.
+        latest, best_primal, best_dual = self.tolerance is None, self.primal[rows], self.dual[rows]
+        better = latest | (primal < best_primal) | ~np.isfinite(best_primal)
+        tighter = latest | (dual > best_dual) | ~np.isfinite(best_dual)
+        self.x[rows[better]], self.primal[rows[better]] = state.x[better], primal[better]
+        self.y[rows[tighter]], self.dual[rows[tighter]] = state.y[tighter], dual[tighter]
+        self.stopped_after[rows] = iteration
+        if self.tolerance is None:
+            return np.ones(len(rows), bool)
+        best = Certificate(self.primal[rows], self.dual[rows], to_numpy(certificate.rounding))
+        self.converged[rows] = best.meets(self.tolerance)
+        return ~self.converged[rows]
 
 
 def _flat_start(value: Array, name: str, problem: Problem, length: int) -> Array:

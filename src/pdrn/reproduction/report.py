@@ -73,9 +73,9 @@ def markdown(runs: str | os.PathLike[str], figures: Path | None = None) -> str:
 
 
 def export_logs(runs: str | os.PathLike[str], out: str | os.PathLike[str]) -> None:
-    """Copy records, logs and tables, without networks and sound, which may be large or not free.
+    """Copy records, logs and tables, but no networks and sound, which may be large or not free.
 
-    The copy makes the same report, without its example.
+    The copy gives the same report, but for the example.
     """
     make_folder(out)
     for result in load_results(runs_in(runs)):
@@ -91,8 +91,9 @@ def _section(title: str, text: str, parts: Iterable[str]) -> str:
     return "\n".join([f"## {title}", "", text, "", *filter(None, parts)])
 
 
-def _table(caption: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
+def _table(caption: str, rows: Sequence[Mapping[str, str]]) -> str:
+    """Return a table with a caption; each row maps columns to cells."""
+    lines = [rows[0].keys(), ["---"] * len(rows[0]), *(row.values() for row in rows)]
     return "\n".join([caption, "", *("| " + " | ".join(line) + " |" for line in lines), ""])
 
 
@@ -158,44 +159,41 @@ def table_1_markdown(experiment: Experiment, table: Table1) -> str:
                 results = [table.get(Variant(kind, regularised, depth)) for depth in depths]
                 if not any(results):
                     continue
-                errors = []
+                row = {"": kind, "data": data, "regularisation": words}
                 for depth, result in zip(depths, results, strict=True):
                     here = 1e4 * result.min_mse(split) if result else None
                     paper = papers.get((kind, split, regularised, depth))
-                    errors.append(beside(here, 1e4 * paper if paper else None))
-                rows.append([kind, data, words, *errors])
+                    row[f"L = {depth}"] = beside(here, 1e4 * paper if paper else None)
+                rows.append(row)
     caption = (
         "Table 1. Smallest MSE over all epochs, in multiples of 1e-4"
         + (": here, and in brackets the paper's and the difference" if experiment.matches_paper else "")
         + ". Training errors are means over an epoch while it is learned."
     )
-    return _table(caption, ["", "data", "regularisation", *(f"L = {depth}" for depth in depths)], rows)
+    return _table(caption, rows)
 
 
 def training_markdown(table: Table1) -> str:
     """Return a table of how the networks of Table 1 were trained."""
-    rows = []
-    for variant, result in table.items():
-        last = result.log[-1]
-        rows.append(
-            [
-                f"{variant.kind} L = {variant.depth}",
-                f"{result.config.loss.regularisation:g}",
-                f"{result.record.parameters:,}",
-                str(result.epochs),
-                str(last["best_epoch"]),
-                duration(last["training_seconds"]),
-                *(_percent(result.roughness(split)) for split in ("train", "dev")),
-                result.run.folder.name,
-            ]
-        )
+    rows = [
+        {
+            "network": f"{variant.kind} L = {variant.depth}",
+            "lambda": f"{result.config.loss.regularisation:g}",
+            "weights": f"{result.record.parameters:,}",
+            "epochs": str(result.epochs),
+            "best": str(result.log[-1]["best_epoch"]),
+            "time": duration(result.log[-1]["training_seconds"]),
+            "roughness of training": _percent(result.roughness("train")),
+            "of development": _percent(result.roughness("dev")),
+            "run": result.run.folder.name,
+        }
+        for variant, result in table.items()
+    ]
     caption = (
         "How these were trained; of several runs of a network the longest counts. Roughness is how far an "
         "error is from the mean of those before and after, over the later half of the epochs."
     )
-    header = ["network", "lambda", "weights", "epochs", "best", "time"]
-    header += ["roughness of training", "of development", "run"]
-    return _table(caption, header, rows)
+    return _table(caption, rows)
 
 
 def _lambdas_markdown(lambdas: Mapping[Variant, Mapping[float, Result]]) -> str:
@@ -203,14 +201,12 @@ def _lambdas_markdown(lambdas: Mapping[Variant, Mapping[float, Result]]) -> str:
     if not tried:
         return ""
     rows = [
-        [
-            f"{variant.kind} L = {variant.depth}",
-            *(f"{1e4 * found[value].min_mse('dev'):.2f}" if value in found else "" for value in tried),
-        ]
+        {"network": f"{variant.kind} L = {variant.depth}"}
+        | {f"{x:g}": f"{1e4 * found[x].min_mse('dev'):.2f}" if x in found else "" for x in tried}
         for variant, found in lambdas.items()
     ]
     caption = "Smallest development MSE, in multiples of 1e-4, by lambda: the best of each kind is chosen."
-    return _table(caption, ["network", *(f"{value:g}" for value in tried)], rows)
+    return _table(caption, rows)
 
 
 def table_2_markdown(experiment: Experiment, table: Table1, table2: Mapping[str, Any]) -> str:
@@ -222,13 +218,13 @@ def table_2_markdown(experiment: Experiment, table: Table1, table2: Mapping[str,
     for row in table2["rows"]:
         mse, snr = papers.get(row["method"], (None, None))
         rows.append(
-            [
-                row["method"],
-                beside(1e4 * row["mse"], 1e4 * mse if mse else None),
-                beside(row["snr"], snr, relative=False),
-                f"{row['ratio']:.3f}",
-                *(f"{row[name]:.3f}" for name in metrics),
-            ]
+            {
+                "": row["method"],
+                "MSE / 1e-4": beside(1e4 * row["mse"], 1e4 * mse if mse else None),
+                "SNR / dB": beside(row["snr"], snr, relative=False),
+                "MSE ratio": f"{row['ratio']:.3f}",
+                **{name.upper(): f"{row[name]:.3f}" for name in metrics},
+            }
         )
     caption = (
         f"Table 2. The test set, {first['frames']} frames of {first['files']} files: quantized (QU), the "
@@ -237,8 +233,7 @@ def table_2_markdown(experiment: Experiment, table: Table1, table2: Mapping[str,
         + (" In brackets the paper's figures and the difference." if experiment.matches_paper else "")
         + _outdated(table, table2["networks"], "table2")
     )
-    header = ["", "MSE / 1e-4", "SNR / dB", "MSE ratio", *(name.upper() for name in metrics)]
-    return _table(caption, header, rows)
+    return _table(caption, rows)
 
 
 def _outdated(table: Table1, networks: Mapping[str, str], what: str) -> str:
@@ -272,11 +267,11 @@ def _experiment_figures(
 
 # Comparisons and other networks -----------------------------------------------------------------------------
 
-STUDIES = {
-    "neighbours": "Primal-dual networks and their neighbours, about as many weights each where their kind "
-    "allows that, every one trained for the time that the first takes for its epochs.",
-    "extrapolation": "Every network with every kind of extrapolation, each trained for as many steps.",
-    "iterating": "Networks whose last block is repeated beyond the depth that they were trained with. "
+DESCRIPTIONS = {
+    "neighbours": "Primal-dual networks and their neighbours, of about the same size where possible, all "
+    "trained for the time that the first takes for its epochs.",
+    "extrapolation": "Every network with every kind of extrapolation, trained for the same number of steps.",
+    "iterating": "Networks whose last block is repeated beyond the depth at which they were trained. "
     "Activations are those that a training step stores for its gradient.",
 }
 
@@ -285,33 +280,26 @@ def comparison_section(name: str, comparison: Mapping[str, Any], drawn: Iterable
     """Return the section of a comparison; its name begins with that of its study."""
     study, task = name.partition("-")[0], comparison["task"]
     text = (
-        f"{STUDIES[study]} Corpus {task['corpus']} ({task['corpus_sha256'][:12]}), {task['bits']} bits, "
+        f"{DESCRIPTIONS[study]} Corpus {task['corpus']} ({task['corpus_sha256'][:12]}), {task['bits']} bits, "
         f"frames of {task['frame_length']} samples, epochs: {task['epochs']}."
     )
     return _section(study.capitalize(), text, [_comparison_table(comparison["results"]), *drawn])
 
 
 def _comparison_table(results: Sequence[Mapping[str, Any]]) -> str:
-    first, seeds = results[0], len(results[0]["dev_ratio"])
-    has_theta, has_curve = any(result["theta"] for result in results), bool(first["curve"])
-    header = [*first["labels"], "weights", "steps", "learning rate"]
-    header += ["MSE ratio, dev", "MSE ratio, test", "SNR / dB, test"]
-    header += ["learned theta"] if has_theta else []
-    if has_curve:
-        header += ["best iteration", "ratio there", "ratio at twice the depth", "at ten times"]
-        header += ["activations / MB"]
+    seeds, has_theta = len(results[0]["dev_ratio"]), any(result["theta"] for result in results)
     rows = [
-        [
-            *map(str, result["labels"].values()),
-            f"{result['parameters']:,}",
-            str(result["steps"]),
-            f"{result['learning_rate']:g}",
-            _with_interval(result["dev_ratio"], 4),
-            _with_interval(result["test_ratio"], 4),
-            _with_interval(result["test_snr"], 2),
-            *([_mean_theta(result["theta"])] if has_theta else []),
-            *(_iterations(result["curve"], result["labels"]["layers"]) if has_curve else []),
-        ]
+        {
+            **{column: str(label) for column, label in result["labels"].items()},
+            "weights": f"{result['parameters']:,}",
+            "steps": str(result["steps"]),
+            "learning rate": f"{result['learning_rate']:g}",
+            "MSE ratio, dev": _with_interval(result["dev_ratio"], 4),
+            "MSE ratio, test": _with_interval(result["test_ratio"], 4),
+            "SNR / dB, test": _with_interval(result["test_snr"], 2),
+            **({"learned theta": _mean_theta(result["theta"])} if has_theta else {}),
+            **(_iterations(result["curve"], result["labels"]["layers"]) if result["curve"] else {}),
+        }
         for result in results
     ]
     caption = "The epoch and the learning rate that are best on the development set" + (
@@ -319,7 +307,7 @@ def _comparison_table(results: Sequence[Mapping[str, Any]]) -> str:
         if seeds > 1
         else "."
     )
-    return _table(caption, header, rows)
+    return _table(caption, rows)
 
 
 def _with_interval(values: Sequence[float], digits: int) -> str:
@@ -335,11 +323,16 @@ def _mean_theta(thetas: Sequence[Sequence[float]]) -> str:
     return " ".join(f"{value:.2f}" for value in (mean[:-1] if len(mean) > 1 else mean))
 
 
-def _iterations(curve: Mapping[str, Any], depth: int) -> list[str]:
+def _iterations(curve: Mapping[str, Any], depth: int) -> dict[str, str]:
     ratios = curve["ratio"]
     best = int(np.argmin(ratios))
-    shown = (ratios[best], ratios[2 * depth - 1], ratios[-1])
-    return [str(best + 1), *(f"{ratio:.4f}" for ratio in shown), f"{curve['activation_bytes'] / 1e6:.1f}"]
+    return {
+        "best iteration": str(best + 1),
+        "ratio there": f"{ratios[best]:.4f}",
+        "ratio at twice the depth": f"{ratios[2 * depth - 1]:.4f}",
+        "at ten times": f"{ratios[-1]:.4f}",
+        "activations / MB": f"{curve['activation_bytes'] / 1e6:.1f}",
+    }
 
 
 def _comparison_figures(name: str, comparison: Mapping[str, Any], folder: Path) -> list[str]:
@@ -358,25 +351,21 @@ def _comparison_figures(name: str, comparison: Mapping[str, Any], folder: Path) 
 def _other_networks(results: Iterable[Result]) -> str:
     """Return the section of networks that are not in Table 1, best first."""
     rows = [
-        [
-            _describe(result.config.architecture),
-            f"{result.record.parameters:,}",
-            result.record.corpus,
-            " to ".join(f"{depth:g}" for depth in result.config.data.bits),
-            duration(result.log[-1]["training_seconds"]),
-            f"{1e4 * result.best['dev_mse']:.2f}",
-            f"{result.best['dev_snr']:.2f}",
-            f"{result.best['dev_ratio']:.3f}",
-            result.run.folder.name,
-        ]
+        {
+            "network": _describe(result.config.architecture),
+            "weights": f"{result.record.parameters:,}",
+            "corpus": result.record.corpus,
+            "bits": " to ".join(f"{depth:g}" for depth in result.config.data.bits),
+            "training": duration(result.log[-1]["training_seconds"]),
+            "MSE / 1e-4": f"{1e4 * result.best['dev_mse']:.2f}",
+            "SNR / dB": f"{result.best['dev_snr']:.2f}",
+            "MSE ratio": f"{result.best['dev_ratio']:.3f}",
+            "run": result.run.folder.name,
+        }
         for result in sorted(results, key=lambda result: float(result.best["dev_ratio"]))
     ]
-    header = ["network", "weights", "corpus", "bits", "training"]
-    header += ["MSE / 1e-4", "SNR / dB", "MSE ratio", "run"]
-    caption = (
-        "The epoch with the smallest development error; the mean over bit depths where there are several."
-    )
-    return _section("Other networks", "Trained by the same engine.", [_table(caption, header, rows)])
+    caption = "The epoch with the smallest development error; its mean over bit depths, if several."
+    return _section("Other networks", "Trained by the same engine.", [_table(caption, rows)])
 
 
 def _describe(architecture: CellArchitecture) -> str:
