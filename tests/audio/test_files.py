@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import tracemalloc
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -135,7 +136,7 @@ def test_every_format_keeps_channels_length_and_rate(format, subtype):
     content = stored(STEREO / 2, format, subtype, 11025)
     sound = from_bytes(content)
     assert sound.samples.shape == (2, 3000)
-    assert (sound.channels, sound.sample_rate_hz, sound.subtype) == (2, 11025, subtype)
+    assert (len(sound.samples), sound.sample_rate_hz, sound.subtype) == (2, 11025, subtype)
     header = info(io.BytesIO(content))
     assert (header.frames, header.channels, header.format) == (3000, 2, format)
     if format != "OGG":
@@ -822,7 +823,7 @@ def test_cells_are_kept():
 
 
 def test_the_command_line_offers_them_all():
-    assert tuple(map(str, Encoding)) == ENCODINGS
+    assert get_args(Encoding) == ENCODINGS
 
 
 @pytest.mark.parametrize(

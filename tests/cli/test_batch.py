@@ -114,9 +114,9 @@ def test_pipes(tree):
         (["-", "a.wav"], {}, UsageError, "standard input is one sound"),
         (["a.wav", "b.flac"], {"output": "a.wav"}, UsageError, "a.wav is a file; name a folder"),
         (["a.wav", "b.flac"], {"output": "many.wav"}, UsageError, "many.wav is a file; name a folder"),
-        (["a.wav"], {"output": "b.mp3"}, UsageError, "does not tell a format"),
-        (["-"], {"output": "b.mp3"}, UsageError, "does not tell a format"),
-        (["a.wav"], {"template": "{stem}.mp3"}, UsageError, "does not tell a format"),
+        (["a.wav"], {"output": "b.mp3"}, UsageError, "no suffix that can be written"),
+        (["-"], {"output": "b.mp3"}, UsageError, "no suffix that can be written"),
+        (["a.wav"], {"template": "{stem}.mp3"}, UsageError, "no suffix that can be written"),
         (["a.wav"], {"template": "{stem.__class__}{ext}"}, UsageError, "has the fields"),
         (["a.wav", "b.flac"], {"output": "-"}, UsageError, "only one file can go to standard output"),
         (

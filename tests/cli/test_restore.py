@@ -337,7 +337,7 @@ def test_raw_samples_have_the_cells_of_a_file_stored_alike(folder):
         (
             ["--raw", "--rate", 8000, "--bits", 16, "--output-encoding", "s16le", "-"],
             1,
-            "nothing could be restored; choose another --output-encoding",
+            "nothing can be restored; choose another --output-encoding",
         ),
         (["--raw", "--rate", 8000, "a", "b", "c"], 2, "takes INPUT and OUTPUT"),
         (["a.wav", "--channels", 1], 2, "--channels is for raw samples; add --raw"),
@@ -349,7 +349,7 @@ def test_raw_samples_have_the_cells_of_a_file_stored_alike(folder):
         (["absent.wav"], 1, "absent.wav cannot be opened"),
         (["a.wav", "--bits", 4], 1, "is no level of 4 bits"),
         (["a.wav", "--bits", 5, "-o", "absent/b.wav"], 1, "No such file or directory"),
-        (["a.wav", "--bits", 5, "-o", "b.mp3"], 2, "does not tell a format"),
+        (["a.wav", "--bits", 5, "-o", "b.mp3"], 2, "has no suffix that can be written"),
         (["a.wav", "--bits", 5, "-o", "b.flac", "--subtype", "FLOAT"], 2, "hold FLOAT and cannot"),
     ],
 )

@@ -178,7 +178,9 @@ def outcome(file, folder):
     assert "\n" not in message, f"an error of several lines: {message}"
     assert str(file) in message, f"an error without the file's name: {message}"
     try:
-        with writer(target, 16000, sound.channels if sound else 1, subtype="DOUBLE") as put:
+        with writer(
+            target, 16000, np.atleast_2d(sound.samples).shape[0] if sound else 1, subtype="DOUBLE"
+        ) as put:
             for block in blocks(file, 100):
                 put(block.samples)
     except AudioError:

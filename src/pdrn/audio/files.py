@@ -1,11 +1,12 @@
-"""Audio files: read, read in blocks, write, raw PCM, container checks.
+"""Sound files and raw samples: `read`, `blocks`, `info`, `write`, `writer`, `RawFormat`.
 
-Files and pipes are read block by block. A pipe is first copied to a temporary file, since most formats
-cannot be read without seeking. Output is written atomically and never leaves its cells.
+Files are read block by block. A pipe is copied to a temporary file first, since most formats need seeking.
+Truncated files are refused. Output is written atomically, and every sample stays in its cell.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import stat
@@ -22,14 +23,14 @@ import soxr
 from numpy.typing import ArrayLike, NDArray
 
 from pdrn.audio.cells import Cells, FloatArray
-from pdrn.audio.quantizers import LAWS, PCM_BITS
+from pdrn.audio.quantizers import PCM_BITS
 from pdrn.errors import AudioError, InputError, system_reason
 from pdrn.storage import Target, atomic_write, standard_input, temporary_file
 
 Source = str | os.PathLike[str] | BinaryIO
 
 SUFFIXES = (".wav", ".rf64", ".aif", ".aiff", ".aifc", ".au", ".snd", ".flac", ".ogg", ".oga", ".opus")
-"""Suffixes of files that are read."""
+"""Suffixes that are read."""
 
 FORMAT_OF_SUFFIX = {
     ".wav": "WAV",
@@ -40,21 +41,21 @@ FORMAT_OF_SUFFIX = {
     ".snd": "AU",
     ".flac": "FLAC",
 }
-"""Suffixes of files that are written."""
+"""Suffixes that are written, and their formats by libsndfile's names."""
 
-LARGEST_RATE_HZ = 10_000_000
+_LARGEST_RATE_HZ = 10_000_000
 
 _READ_FORMATS = ("WAV", "WAVEX", "RF64", "AIFF", "AU", "FLAC", "OGG")
 _BYTES = {"FLOAT": 4, "DOUBLE": 8} | {subtype: bits // 8 for subtype, bits in PCM_BITS.items()}
 _UNKNOWN_LENGTH = 1 << 62
 _BLOCK_VALUES = 1 << 20
-_LARGEST_FILE = 0xFFFF_0000  # what 32-bit sizes in a WAV, AIFF or AU header can count, with room for the rest
+_LARGEST_FILE = 0xFFFF_0000  # bytes of samples: WAV, AIFF and AU count in 32 bits
 _MOST_CHANNELS = 1024
 
 
 @dataclass(frozen=True)
 class Info:
-    """The header of a sound file; frames is None where the length is not known beforehand."""
+    """The header of a sound file; `frames` is None where the header does not know it."""
 
     sample_rate_hz: int
     channels: int
@@ -80,14 +81,9 @@ class Sound:
     sample_rate_hz: int
     subtype: str
 
-    @property
-    def channels(self) -> int:
-        """The number of channels."""
-        return 1 if self.samples.ndim == 1 else len(self.samples)
-
 
 def resample(sound: Sound, sample_rate_hz: int) -> Sound:
-    """Return the sound at another rate; its samples do not lie on the levels any more.
+    """Resample a sound; the result does not lie on the quantizer's levels any more.
 
     Examples
     --------
@@ -114,7 +110,7 @@ def read(source: Source) -> Sound:
     Raises
     ------
     AudioError
-        If the source is no sound file, is cut off or empty, or holds NaN or infinite samples.
+        If the source is no sound file, truncated or empty, or holds NaN or infinite samples.
     """
     with open_audio(source, None) as (_, sounds):
         pieces = list(sounds)
@@ -124,8 +120,8 @@ def read(source: Source) -> Sound:
 def blocks(source: Source, block_length: int = 65536, *, gaps: bool = False) -> Iterator[Sound]:
     """Read a sound file as a sequence of sounds of `block_length` frames, the last one shorter.
 
-    Memory depends on the length of a block, not of the file. Errors, those of `read`, are raised where they
-    are met. With `gaps`, NaN is no error: it marks missing samples.
+    Memory is bounded by the block. The errors are those of `read`. With `gaps`, NaN marks missing samples and
+    is no error.
     """
     if block_length < 1:
         raise InputError(f"a block needs at least one frame, got {block_length}")
@@ -134,7 +130,7 @@ def blocks(source: Source, block_length: int = 65536, *, gaps: bool = False) -> 
 
 
 def info(source: Source) -> Info:
-    """Read the header of a sound file; see `read` for the source."""
+    """Read the header of a sound file; the source is that of `read`."""
     with open_audio(source) as (header, _):
         return header
 
@@ -143,14 +139,12 @@ def info(source: Source) -> Info:
 def open_audio(
     source: Source, block_length: int | None = 65536, *, gaps: bool = False
 ) -> Iterator[tuple[Info, Iterator[Sound]]]:
-    """Open a source once, for its header and its blocks: a pipe cannot be opened again."""
+    """Open a source and yield its header and its blocks, since a pipe cannot be opened twice.
+
+    A `block_length` of None is a convenient one, for reading a whole file.
+    """
     with _open_seekable(source) as (name, stream):
-        try:
-            damage = find_damage(stream.fileno())
-        except OSError as error:
-            raise AudioError(f"{name} cannot be read: {system_reason(error)}; get it again") from error
-        if damage:
-            raise AudioError(f"{name} {damage}")
+        _check_container(name, stream.fileno())
         try:
             file = soundfile.SoundFile(stream.fileno(), closefd=False)
         except (soundfile.SoundFileError, TypeError, ValueError) as error:
@@ -160,10 +154,10 @@ def open_audio(
             ) from error
         with file:
             if file.format not in _READ_FORMATS:
-                raise AudioError(f"{name}: {file.format} files are not read; convert it to WAV")
-            if not 1 <= file.samplerate <= LARGEST_RATE_HZ:
+                raise AudioError(f"{name} is a {file.format} file, which is not read; convert it to WAV")
+            if not 1 <= file.samplerate <= _LARGEST_RATE_HZ:
                 raise AudioError(
-                    f"{name}: a sample rate of {file.samplerate} Hz is absurd; repair the header"
+                    f"{name} has a sample rate of {file.samplerate} Hz, which is absurd; repair the header"
                 )
             frames = file.frames if file.frames < _UNKNOWN_LENGTH else None
             header = Info(file.samplerate, file.channels, frames, file.format, file.subtype)
@@ -203,7 +197,7 @@ def _read_block(file: soundfile.SoundFile, block_length: int, name: str, done: i
 
 @contextmanager
 def _open_seekable(source: Source) -> Iterator[tuple[str, BinaryIO]]:
-    """Open a source as a file on disk, at its start, copying what cannot seek to a temporary one."""
+    """Open a source as a file on disk, at its start; copy a pipe to a temporary file."""
     if isinstance(source, str | os.PathLike) and os.fspath(source) != "-":
         name = os.fspath(source)
         try:
@@ -231,7 +225,7 @@ def _temporary_copy(source: BinaryIO, name: str) -> Iterator[BinaryIO]:
             start = b""
             while len(start) < 4 and (more := source.read(4 - len(start))):
                 start += more
-            if start in _DECLARED_SIZES:  # other bytes may have no end
+            if start in _DECLARED_SIZES:  # a pipe of anything else may be endless
                 copy.write(start)
                 shutil.copyfileobj(source, copy)
             copy.flush()
@@ -250,39 +244,41 @@ def _is_regular_file(stream: BinaryIO) -> bool:
         return False
 
 
-# --- Container checks: libsndfile reads files that are cut off without a word ---
+# --- Container checks: libsndfile reads truncated files without an error ---
 
 _MOST_CHUNKS = 10_000
 
 
-def find_damage(file_descriptor: int) -> str | None:
-    """Return what is wrong with a sound file and the remedy, None if nothing seems to be.
+def _check_container(name: str, file_descriptor: int) -> None:
+    """Refuse a file that is shorter than its header declares.
 
-    Compares the file's size with the size its header declares. A header that does not know it, as in files
-    written to a pipe, is believed.
+    A header that declares no size, as in files written to a pipe, is accepted.
     """
-    size = os.fstat(file_descriptor).st_size
-    declared_size = _DECLARED_SIZES.get(os.pread(file_descriptor, 4, 0))
-    if declared_size is None:
-        return "is no WAV, AIFF, AU, FLAC or Ogg file; convert it to one of these"
     try:
+        size = os.fstat(file_descriptor).st_size
+        declared_size = _DECLARED_SIZES.get(os.pread(file_descriptor, 4, 0))
+        if declared_size is None:
+            raise AudioError(f"{name} is no WAV, AIFF, AU, FLAC or Ogg file; convert it to one of these")
         missing = declared_size(file_descriptor, size) - size
     except _DamagedError as damage:
-        return f"is damaged, {damage}; get it again"
-    return f"is cut off, {missing} bytes or more are missing; get the whole file" if missing > 0 else None
+        raise AudioError(f"{name} is damaged, {damage}; get it again") from damage
+    except OSError as error:
+        raise AudioError(f"{name} cannot be read: {system_reason(error)}; get it again") from error
+    if missing > 0:
+        raise AudioError(f"{name} is cut off, {missing} bytes or more are missing; get the whole file")
 
 
 class _DamagedError(Exception):
-    """Damage inside a container."""
+    """A container that contradicts its format."""
 
 
 def _is_unknown(length: int) -> bool:
-    """Tell whether a writer to a pipe left this as the size it could not know."""
+    """Tell whether a length stands for an unknown one, as written to a pipe."""
     return length == 0 or length >= 0xFFFF_F000 or 0x7FFF_F000 <= length <= 0x8000_0000
 
 
 def _size_by_chunks(data_chunk: bytes, byte_order: str) -> Callable[[int, int], int]:
-    """Return a function that walks over chunks to the end of the one with the samples."""
+    """Return a function that returns the end of the chunk with the samples, 0 if unknown."""
 
     def declared_size(file_descriptor: int, size: int) -> int:
         position = 12
@@ -317,7 +313,7 @@ def _au_size(file_descriptor: int, size: int) -> int:
 
 
 def _ogg_size(file_descriptor: int, size: int) -> int:
-    """Return one byte too many unless the pages follow one another to one flagged as the stream's end."""
+    """Return the end of the last page, or one byte beyond the file if the last page is missing."""
     position, ended = 0, False
     expected: dict[bytes, int] = {}
     while position < size:
@@ -348,8 +344,6 @@ _DECLARED_SIZES: dict[bytes, Callable[[int, int], int]] = {
 
 # --- Writing ---
 
-Put = Callable[..., None]
-
 
 def write(
     target: Target,
@@ -371,7 +365,7 @@ def write(
     sample_rate_hz : int
         Default: that of the `Sound`.
     cells : Cells, optional
-        Where the samples have to stay; see `round_to_subtype`.
+        Cells of the samples; see `round_to_subtype`.
     subtype : str, optional
         How each sample is stored; see `round_to_subtype`. Default: that of the `Sound`, PCM_24 for arrays.
     format : str, optional
@@ -405,47 +399,31 @@ def writer(
     format: str | None = None,
     overwrite: bool = False,
     check: Callable[[BinaryIO], None] | None = None,
-) -> Iterator[Put]:
-    """Write a sound file block by block: yields a function that takes samples and, optionally, cells.
+) -> Iterator[Callable[..., None]]:
+    """Write a sound file block by block: yield a function that takes samples and, optionally, cells.
 
-    The file appears under its name when the block of code ends well, and never otherwise. Parameters are
-    those of `write`. With `frames`, the number to come, a sound too long for its format is refused at once,
-    and one too long for WAV is written as RF64. `check` gets the complete file before it has its name, and
-    may raise.
+    The file appears under its name when the `with` block ends without an error. Parameters are those of
+    `write`. If `frames`, the expected length, is too long for the format, WAV becomes RF64, and other formats
+    are refused before anything is written. `check` is called with the complete file before it gets its name,
+    and may raise.
     """
+    _check_subtype(subtype)
     chosen = format or format_of(target)
-    _check_output(chosen, subtype, sample_rate_hz, channels)
     if format is None and chosen == "WAV" and not _fits(frames or 0, channels, chosen, subtype):
         chosen = "RF64"
-    format = chosen
-    _check_length(frames or 0, channels, format, subtype)
+    _check_length(frames or 0, channels, chosen, subtype)
     with atomic_write(target, overwrite) as stream:
-        try:
-            file = soundfile.SoundFile(
-                stream.fileno(),
-                "w",
-                int(sample_rate_hz),
-                int(channels),
-                subtype,
-                format=format,
-                closefd=False,
-            )
-        except (soundfile.SoundFileError, TypeError, ValueError, OSError) as error:
-            raise AudioError(
-                f"there are no {format} files of {channels} channels at {sample_rate_hz} Hz; write WAV"
-            ) from error
+        file = _create(stream, sample_rate_hz, channels, chosen, subtype)
         with file:
             written = 0
 
             def put(samples: ArrayLike, cells: Cells | None = None) -> None:
                 nonlocal written
-                block = _as_stored(round_to_subtype(samples, cells, subtype), subtype)
-                if block.ndim == 0 or block.shape[:-1] != (
-                    () if channels == 1 and block.ndim == 1 else (channels,)
-                ):
+                block = _stored(samples, cells, subtype)
+                if block.ndim == 0 or np.atleast_2d(block).shape[:-1] != (channels,):
                     raise AudioError(f"need {channels} channels, got samples of shape {block.shape}")
                 written += block.shape[-1]
-                _check_length(written, channels, format, subtype)
+                _check_length(written, channels, chosen, subtype)
                 try:
                     file.write(block.T)
                 except (soundfile.SoundFileError, AssertionError) as error:
@@ -453,10 +431,10 @@ def writer(
 
             yield put
         if written == 0:
-            raise AudioError(f"{target}: there are no samples to write")
-        if format == "AIFF" and _BYTES[subtype] * channels == 1 and written % 2:
+            raise AudioError(f"{target} would hold no samples; pass one or more")
+        if chosen == "AIFF" and _BYTES[subtype] * channels == 1 and written % 2:
             raise AudioError(
-                f"8-bit AIFF files count samples in pairs and would gain one after these {written}; write WAV"
+                f"8-bit AIFF pads an odd number of samples, such as these {written}, with one more; write WAV"
             )
         _zero_timestamp(stream.fileno())
         stream.seek(0)
@@ -466,8 +444,28 @@ def writer(
             check(stream)
 
 
+def _create(
+    stream: BinaryIO, sample_rate_hz: int, channels: int, format: str, subtype: str
+) -> soundfile.SoundFile:
+    if not isinstance(sample_rate_hz, int | np.integer) or not 1 <= sample_rate_hz <= _LARGEST_RATE_HZ:
+        raise AudioError(
+            f"the sample rate needs a whole number from 1 to {_LARGEST_RATE_HZ}, got {sample_rate_hz!r}"
+        )
+    if format == "FLAC" and sample_rate_hz > 65535 and sample_rate_hz % 10:  # written, but not read again
+        raise AudioError(f"FLAC counts sample rates above 65535 Hz in tens, got {sample_rate_hz}; write WAV")
+    try:
+        return soundfile.SoundFile(
+            stream.fileno(), "w", int(sample_rate_hz), channels, subtype, format=format, closefd=False
+        )
+    except (soundfile.SoundFileError, TypeError, ValueError) as error:
+        raise AudioError(
+            f"there are no {format} files of subtype {subtype} with {channels} channels at "
+            f"{sample_rate_hz} Hz; write WAV and FLOAT"
+        ) from error
+
+
 def format_of(target: Target) -> str:
-    """Return the format of a file's suffix, WAV for standard output."""
+    """Return the format for a file's suffix; WAV for standard output."""
     if os.fspath(target) == "-":
         return "WAV"
     try:
@@ -475,8 +473,7 @@ def format_of(target: Target) -> str:
     except KeyError:
         known = ", ".join(FORMAT_OF_SUFFIX)
         raise AudioError(
-            f"{target} does not tell a format that can be written; end it in one of {known}, "
-            "or in / for a folder"
+            f"{target} has no suffix that can be written; end it in one of {known}, or in / for a folder"
         ) from None
 
 
@@ -488,10 +485,10 @@ def round_to_subtype(
     Parameters
     ----------
     samples : array_like
-        In [-1, 1] for the PCM subtypes, unless cells say otherwise.
+        In [-1, 1] for the PCM subtypes; with cells, samples beyond are projected first.
     cells : Cells, optional
-        Of the samples' shape. The upper end of a cell belongs to its neighbour, so that a written sample has
-        its code again.
+        Of the samples' shape. The upper end of a cell belongs to its neighbour, so that the quantizer gives a
+        written sample its code again.
     subtype : str
         PCM_S8, PCM_U8, PCM_16, PCM_24, PCM_32, FLOAT or DOUBLE.
 
@@ -506,8 +503,7 @@ def round_to_subtype(
     array([39.])
     """
     x = _real(samples)
-    if subtype not in _BYTES:
-        raise AudioError(f"{subtype} output may leave the cells; choose one of {', '.join(_BYTES)}")
+    _check_subtype(subtype)
     if not np.isfinite(x).all():
         raise AudioError("a sample is NaN or infinite and cannot be written; check what made it")
     if cells is not None and cells.shape != x.shape:
@@ -540,7 +536,7 @@ def _round_to_pcm(x: NDArray[np.float64], cells: Cells | None, subtype: str) -> 
     lo, hi = cells.lo.astype(np.float64) * scale, cells.hi.astype(np.float64) * scale
     first, last = np.ceil(lo), np.floor(hi)
     last -= (last == hi) & (lo < hi)
-    first += (first == lo) & (first < last)  # neither end: then it rounds back whichever way ties go
+    first += (first == lo) & (first < last)  # neither end, so that ties may be rounded either way
     first, last = np.maximum(first, -scale), np.minimum(last, scale - 1)
     empty = np.count_nonzero(first > last)
     if empty:
@@ -557,35 +553,18 @@ def _real(samples: ArrayLike) -> NDArray[np.float64]:
     return array.astype(np.float64, copy=False)
 
 
-def _as_stored(rounded: NDArray[np.float64], subtype: str) -> NDArray[Any]:
-    """Return rounded samples in the type that libsndfile stores without computing: integers for PCM."""
+def _stored(samples: ArrayLike, cells: Cells | None, subtype: str) -> NDArray[Any]:
+    """Round samples, and return the type that libsndfile stores without arithmetic: integers for PCM."""
+    rounded = round_to_subtype(samples, cells, subtype)
     if subtype not in PCM_BITS:
         return rounded.astype(np.float32 if subtype == "FLOAT" else np.float64)
     dtype = np.int16 if PCM_BITS[subtype] <= 16 else np.int32
     return (rounded * -float(np.iinfo(dtype).min)).astype(dtype)
 
 
-def _check_output(format: str, subtype: str, sample_rate_hz: int, channels: int) -> None:
-    """Refuse formats that do not exist."""
-    for name, number, most in (
-        ("sample rate", sample_rate_hz, LARGEST_RATE_HZ),
-        ("number of channels", channels, _MOST_CHANNELS),
-    ):
-        if isinstance(number, bool) or not isinstance(number, int | np.integer) or not 1 <= number <= most:
-            raise AudioError(f"the {name} needs a whole number from 1 to {most}, got {number!r}")
+def _check_subtype(subtype: str) -> None:
     if subtype not in _BYTES:
         raise AudioError(f"{subtype} output may leave the cells; choose one of {', '.join(_BYTES)}")
-    if format not in FORMAT_OF_SUFFIX.values() or not soundfile.check_format(format, subtype):
-        raise AudioError(
-            f"there are no {format} files of subtype {subtype}; choose another, such as WAV and FLOAT"
-        )
-    if format == "FLAC" and channels > 8:
-        raise AudioError(f"FLAC files have 8 channels at most, got {channels}; write WAV")
-    if format == "FLAC" and (sample_rate_hz > 655350 or (sample_rate_hz > 65535 and sample_rate_hz % 10)):
-        raise AudioError(
-            f"FLAC files have no sample rate of {sample_rate_hz} Hz, above 65535 only tens up to 655350; "
-            "write WAV"
-        )
 
 
 def _fits(frames: int, channels: int, format: str, subtype: str) -> bool:
@@ -598,7 +577,7 @@ def _check_length(frames: int, channels: int, format: str, subtype: str) -> None
 
 
 def _zero_timestamp(file_descriptor: int) -> None:
-    """Zero the time of writing that libsndfile puts into the PEAK chunk of float files."""
+    """Zero the time stamp in the PEAK chunk of float files, so that equal sounds give equal files."""
     head = os.pread(file_descriptor, 1 << 16, 0)
     at = head.find(b"PEAK")
     if 0 <= at < max(head.find(b"data"), head.find(b"SSND")):
@@ -606,7 +585,7 @@ def _zero_timestamp(file_descriptor: int) -> None:
 
 
 def _is_complete(stream: BinaryIO, frames: int) -> bool:
-    """Tell whether the written file can be read: libsndfile does not report errors of closing."""
+    """Tell whether the written file can be read, since libsndfile does not report errors on closing."""
     try:
         return info(stream).frames == frames
     except AudioError:
@@ -616,17 +595,18 @@ def _is_complete(stream: BinaryIO, frames: int) -> bool:
 # --- Raw PCM ---
 
 _RAW_SUBTYPES = {
-    "u8": ("PCM_U8", "u1"),
-    "s8": ("PCM_S8", "i1"),
-    "s16le": ("PCM_16", "<i2"),
-    "s16be": ("PCM_16", ">i2"),
-    "s24le": ("PCM_24", "<i4"),
-    "s32le": ("PCM_32", "<i4"),
-    "f32le": ("FLOAT", "<f4"),
-    "f64le": ("DOUBLE", "<f8"),
-    "mulaw": ("ULAW", "u1"),
-    "alaw": ("ALAW", "u1"),
+    "u8": ("PCM_U8", "FILE"),
+    "s8": ("PCM_S8", "FILE"),
+    "s16le": ("PCM_16", "LITTLE"),
+    "s16be": ("PCM_16", "BIG"),
+    "s24le": ("PCM_24", "LITTLE"),
+    "s32le": ("PCM_32", "LITTLE"),
+    "f32le": ("FLOAT", "LITTLE"),
+    "f64le": ("DOUBLE", "LITTLE"),
+    "mulaw": ("ULAW", "FILE"),
+    "alaw": ("ALAW", "FILE"),
 }
+"""Subtype and byte order of each encoding, by libsndfile's names."""
 
 ENCODINGS = tuple(_RAW_SUBTYPES)
 
@@ -650,8 +630,8 @@ class RawFormat:
     def __post_init__(self) -> None:
         if self.encoding not in ENCODINGS:
             raise AudioError(f"there is no encoding {self.encoding!r}; choose one of {', '.join(ENCODINGS)}")
-        if self.channels < 1:
-            raise AudioError(f"raw samples have at least one channel, got {self.channels}")
+        if not 1 <= self.channels <= _MOST_CHANNELS:
+            raise AudioError(f"raw samples have 1 to {_MOST_CHANNELS} channels, got {self.channels}")
 
     @property
     def subtype(self) -> str:
@@ -668,34 +648,21 @@ class RawFormat:
 
         NaN among floats marks missing samples.
         """
-        samples = self._decode(content).reshape(-1, self.channels).T
+        subtype, endian = _RAW_SUBTYPES[self.encoding]
+        header = {"channels": self.channels, "samplerate": 1, "subtype": subtype, "endian": endian}
+        samples: NDArray[np.float64] = soundfile.read(
+            io.BytesIO(content), format="RAW", always_2d=True, **header
+        )[0].T
         if np.isinf(samples).any():
             raise AudioError("a raw sample is infinite; check the encoding")
         return samples
 
-    def _decode(self, content: bytes) -> NDArray[np.float64]:
-        subtype, dtype = _RAW_SUBTYPES[self.encoding]
-        if self.encoding in LAWS:
-            return np.asarray(LAWS[self.encoding].decode(np.frombuffer(content, dtype)), np.float64)
-        if subtype == "PCM_24":
-            wide = np.zeros((len(content) // 3, 4), "u1")
-            wide[:, 1:] = np.frombuffer(content, "u1").reshape(-1, 3)
-            return wide.view(dtype).ravel() / 2.0**31
-        values = np.frombuffer(content, dtype).astype(np.float64)
-        if subtype not in PCM_BITS:
-            return values
-        return (values - (128 if subtype == "PCM_U8" else 0)) / 2.0 ** (PCM_BITS[subtype] - 1)
-
     def encode(self, samples: FloatArray, cells: Cells | None = None) -> bytes:
         """Return the bytes of samples of shape (channels, frames), inside their cells."""
-        if self.encoding in LAWS:
+        subtype, endian = _RAW_SUBTYPES[self.encoding]
+        if subtype not in _BYTES:
             raise AudioError(f"{self.encoding} output may leave the cells; choose another encoding")
-        subtype, dtype = _RAW_SUBTYPES[self.encoding]
-        rounded = round_to_subtype(samples, cells, subtype).T
-        if subtype not in PCM_BITS:
-            return rounded.astype(dtype).tobytes()
-        if subtype == "PCM_24":
-            wide = np.ascontiguousarray(rounded * 2.0**31).astype(dtype)
-            return wide.view("u1").reshape(-1, 4)[:, 1:].tobytes()
-        codes = rounded * 2.0 ** (PCM_BITS[subtype] - 1) + (128 if subtype == "PCM_U8" else 0)
-        return codes.astype(dtype).tobytes()
+        stored = _stored(samples, cells, subtype).T
+        content = io.BytesIO()
+        soundfile.write(content, stored, 1, format="RAW", subtype=subtype, endian=endian)
+        return content.getvalue()
