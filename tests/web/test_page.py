@@ -133,7 +133,7 @@ def test_settings_restore_anew(page):
     page.locator("label", has_text="µ-law").click()
     expect(page.locator("#figures")).to_contain_text("mu-law")
     page.locator("label", has_text="As it is").click()
-    expect(page.locator("#message")).to_contain_text("The levels of this sound cannot be told")
+    expect(page.locator("#message")).to_contain_text("The levels of this sound cannot be detected")
     page.locator("label", has_text=re.compile("^Bits")).click()
     page.locator("#bits").fill("2")
     expect(page.locator("#figures")).to_contain_text("2 bits")
@@ -160,11 +160,11 @@ def test_what_fails_leaves_name_and_sound_of_what_is_shown(page):
 
 def test_levels_that_cannot_be_told_can_be_said_after_all(page):
     page.locator("input[value=as-is]").check(force=True)
-    expect(page.locator("#status.bad #message")).to_contain_text("The levels of this sound cannot be told")
+    expect(page.locator("#status.bad #message")).to_contain_text("The levels of this sound cannot be detected")
     take(page, b"", "empty.wav")
     expect(page.locator("#message")).to_contain_text("empty.wav is empty")
     take(page, wav(np.random.default_rng(0).uniform(-0.5, 0.5, 4000), "FLOAT"), "noise.wav")
-    expect(page.locator("#status.bad #message")).to_contain_text("The levels of this sound cannot be told")
+    expect(page.locator("#status.bad #message")).to_contain_text("The levels of this sound cannot be detected")
     page.locator("input[value=bits]").check(force=True)
     expect_done(page, "noise.wav")
 

@@ -1,11 +1,11 @@
-"""The worker pool: whoever leaves is forgotten, a worker that is killed is replaced, nothing is left."""
+"""The worker pool: a client that leaves ends its job, a killed worker is replaced, nothing is left."""
 
 import asyncio
 import os
 import signal
 import time
 from contextlib import closing
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,29 +18,24 @@ pytest.importorskip("fastapi", reason="fastapi is not installed")
 
 from pdrn.errors import AudioError, InputError, StorageError
 from pdrn.web.schemas import Limits, Refusal
-from pdrn.web.worker_pool import WorkerPool
+from pdrn.web.worker_pool import open_pool
 
 
-@dataclass(frozen=True)
-class WritingOn:
-    """Goes on until its folder is removed, and then leaves something there once more."""
-
-    folder: Path
-
-    def run(self, report):
-        report(0.0)
-        while self.folder.exists():
-            time.sleep(0.01)
-        self.folder.mkdir()
-        (self.folder / "late").touch()
-        while True:
-            report(0.5)
-            time.sleep(0.01)
+def write_on(folder, report):
+    """Run until the folder is removed, and then leave a file there."""
+    report(0.0)
+    while folder.exists():
+        time.sleep(0.01)
+    folder.mkdir()
+    (folder / "late").touch()
+    while True:
+        report(0.5)
+        time.sleep(0.01)
 
 
-async def leaving(pool):
+async def leave(pool):
     with pool.reserve() as folder:
-        messages = pool.run(WritingOn(folder), asyncio.get_running_loop().time() + 60)
+        messages = pool.run(write_on, folder, asyncio.get_running_loop().time() + 60)
         assert await anext(messages) == 0.0
         await messages.aclose()
     return folder
@@ -52,10 +47,10 @@ async def reclaimed(pool):
             await asyncio.sleep(0.01)
 
 
-def test_what_is_written_after_the_client_left_is_removed_too():
+def test_files_written_after_the_client_left_are_removed():
     async def leave_and_wait():
-        with WorkerPool(Limits(jobs=1)) as pool:
-            folder = await leaving(pool)
+        with open_pool(Limits(jobs=1)) as pool:
+            folder = await leave(pool)
             await reclaimed(pool)
             assert pool.folder.is_dir()
             return folder.exists()
@@ -69,7 +64,7 @@ def workers_of(server):
     return [int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
-def test_when_all_places_are_taken_others_are_told_so_until_one_is_free(small):
+def test_refuses_requests_beyond_the_queue(small):
     with closing(begun(small)):
         wait_until(lambda: small.files())
         answer = small.post("restore", wav(tone()))
@@ -79,43 +74,29 @@ def test_when_all_places_are_taken_others_are_told_so_until_one_is_free(small):
     assert small.post("restore", wav(tone()), quantize_bits=4).status_code == 200
 
 
-@dataclass(frozen=True)
-class Endless:
-    folder: Path
-
-    def run(self, report):
-        while True:
-            report(0.0)
+def run_forever(folder, report):
+    while True:
+        report(0.0)
 
 
-@dataclass(frozen=True)
-class Failing:
-    folder: Path
-    error: Exception
-
-    def run(self, report):
-        raise self.error
+def fail(folder, report, error):
+    raise error
 
 
-async def messages_of(pool, make_job, seconds=60.0):
-    with pool.reserve() as folder:
-        deadline = asyncio.get_running_loop().time() + seconds
-        return [message async for message in pool.run(make_job(folder), deadline)]
-
-
-async def refusal(pool, make_job, seconds=60.0):
-    with pytest.raises(Refusal) as caught:
-        await messages_of(pool, make_job, seconds)
+async def refusal(pool, job, seconds=60.0):
+    deadline = asyncio.get_running_loop().time() + seconds
+    with pytest.raises(Refusal) as caught, pool.reserve() as folder:
+        async for _ in pool.run(job, folder, deadline):
+            pass
     return caught.value
 
 
-def test_a_job_that_takes_too_long_is_stopped_and_its_worker_is_free_again():
+def test_worker_of_a_timed_out_job_is_free_again():
     async def stop_and_fail():
-        with WorkerPool(Limits(jobs=1)) as pool:
-            stopped = await refusal(pool, Endless, 0.2)
-            return stopped.status, (
-                await refusal(pool, lambda folder: Failing(folder, InputError("no")))
-            ).status
+        with open_pool(Limits(jobs=1)) as pool:
+            stopped = await refusal(pool, run_forever, 0.2)
+            failed = await refusal(pool, partial(fail, error=InputError("no")))
+            return stopped.status, failed.status
 
     assert asyncio.run(stop_and_fail()) == (503, 422)
 
@@ -130,18 +111,18 @@ def test_a_job_that_takes_too_long_is_stopped_and_its_worker_is_free_again():
     ],
 )
 def test_errors_become_a_status_and_a_sentence_without_paths(error, status, capfd):
-    async def fail():
-        with WorkerPool(Limits(jobs=1)) as pool:
-            return await refusal(pool, lambda folder: Failing(folder, error))
+    async def run():
+        with open_pool(Limits(jobs=1)) as pool:
+            return await refusal(pool, partial(fail, error=error))
 
-    refused = asyncio.run(fail())
+    refused = asyncio.run(run())
     assert refused.status == status
     assert refused.sentence.endswith(".")
     assert "/private" not in refused.sentence
     assert ("Traceback" in capfd.readouterr().err) == (status in (500, 503))
 
 
-def test_who_leaves_is_forgotten(server):
+def test_client_that_leaves_ends_its_job(server):
     slow = wav(np.random.default_rng(0).uniform(-1, 1, (2, 60 * 16000)))
     asked = {"quantize_bits": 4, "iterations": 500, "method": "cp"}
     with requests.post(f"{server.url}/api/explore", slow, params=asked, stream=True, timeout=60) as answer:
@@ -150,7 +131,7 @@ def test_who_leaves_is_forgotten(server):
     assert server.post("restore", wav(tone()), quantize_bits=4).status_code == 200
 
 
-def test_a_process_that_is_killed_is_replaced(small):
+def test_killed_worker_is_replaced(small):
     for worker in workers_of(small):
         os.kill(worker, signal.SIGKILL)
     answer = small.post("restore", wav(tone()), quantize_bits=4)
@@ -159,14 +140,14 @@ def test_a_process_that_is_killed_is_replaced(small):
     wait_until(lambda: small.post("restore", wav(tone()), quantize_bits=4).status_code == 200)
 
 
-def test_a_process_that_is_killed_while_it_waits_is_replaced(small):
+def test_killed_idle_worker_is_replaced(small):
     assert small.post("restore", wav(tone()), quantize_bits=4).status_code == 200
     for worker in workers_of(small):
         os.kill(worker, signal.SIGKILL)
     wait_until(lambda: small.post("restore", wav(tone()), quantize_bits=4).status_code == 200)
 
 
-def test_a_server_that_is_ended_leaves_nothing(tmp_path):
+def test_sigterm_leaves_nothing(tmp_path):
     with serving(tmp_path, "--jobs", 1) as server:
         workers = workers_of(server)
         assert len(workers) == 1

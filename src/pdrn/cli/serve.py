@@ -48,7 +48,7 @@ def serve(
         raise MissingDependencyError(f"the page needs {error.name}: pip install 'pdrn[serve]'") from error
     from pdrn.web.app import Server, listening
     from pdrn.web.schemas import Limits, offer_methods
-    from pdrn.web.worker_pool import WorkerPool
+    from pdrn.web.worker_pool import open_pool
 
     limits = Limits(
         upload_bytes=max_megabytes << 20,
@@ -58,7 +58,7 @@ def serve(
         waiting=waiting,
     )
     choices = offer_methods(model or [])
-    with listening(host, port) as (socket, address), WorkerPool(limits) as pool:
+    with listening(host, port) as (socket, address), open_pool(limits) as pool:
         app = application(pool, choices, [host, *(allow_host or [])])
         print(f"Open {address} in a browser. Ctrl-C ends.", flush=True)
         config = uvicorn.Config(

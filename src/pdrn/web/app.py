@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 import os
 import socket
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -25,11 +27,10 @@ from pdrn.audio.corpus import speech
 from pdrn.audio.files import write
 from pdrn.errors import InputError, system_reason
 from pdrn.restoration.methods import ITERATIONS
-from pdrn.web.jobs import ExploreJob, LayersJob, RestoreJob, answer_file, answer_parts
-from pdrn.web.live import LiveSessions
+from pdrn.web.jobs import answer, explore_sound, restore_sound, show_layers
+from pdrn.web.live import serve_live
 from pdrn.web.schemas import (
     MAX_ITERATIONS,
-    Choice,
     Choices,
     ExploreRequest,
     LayersRequest,
@@ -53,7 +54,7 @@ class Problem(BaseModel):
     detail: str
 
 
-class Offered(BaseModel):
+class OfferedMethod(BaseModel):
     """A method: automatic, a network or the solver; for one sample rate, or any."""
 
     name: str
@@ -65,7 +66,7 @@ class Offered(BaseModel):
 class Offer(BaseModel):
     """The methods on offer, and the limits."""
 
-    methods: list[Offered]
+    methods: list[OfferedMethod]
     iterations: int
     """Default number of iterations of Chambolle-Pock."""
     max_iterations: int
@@ -87,16 +88,18 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     }.items()
 }
 
-
-def _body(description: str) -> dict[str, Any]:
-    schema = {"type": "string", "format": "binary"}
-    content = {"application/octet-stream": {"schema": schema}}
-    return {"requestBody": {"required": True, "description": description, "content": content}}
+WAV, PARTS = "audio/wav", "application/octet-stream"
 
 
-def _answer(media_type: str, description: str) -> dict[int | str, dict[str, Any]]:
-    content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
-    return {200: {"description": description, "content": content}, **REFUSALS}
+def _route(media_type: str, answer: str, body: str) -> dict[str, Any]:
+    """Return the OpenAPI description of a route that takes bytes and answers with bytes."""
+    binary = {"schema": {"type": "string", "format": "binary"}}
+    content = {"application/octet-stream": binary}
+    return {
+        "response_class": StreamingResponse,
+        "responses": {200: {"description": answer, "content": {media_type: binary}}, **REFUSALS},
+        "openapi_extra": {"requestBody": {"required": True, "description": body, "content": content}},
+    }
 
 
 def application(pool: WorkerPool, choices: Choices, host_names: Collection[str] = ()) -> FastAPI:
@@ -110,7 +113,7 @@ def application(pool: WorkerPool, choices: Choices, host_names: Collection[str] 
     )
     app.add_middleware(Guard, names=host_names)
     limits = pool.limits
-    sessions = LiveSessions(limits.live, choices)
+    live_places = asyncio.Semaphore(limits.live)
     sample = pool.folder / "sample.wav"
     samples, sample_rate_hz = speech()
     write(sample, samples[: SAMPLE_SECONDS * sample_rate_hz], sample_rate_hz, subtype="PCM_16")
@@ -119,76 +122,69 @@ def application(pool: WorkerPool, choices: Choices, host_names: Collection[str] 
     def models() -> Offer:
         """Return the methods on offer, and the limits."""
         return Offer(
-            methods=[Offered.model_validate(each, from_attributes=True) for each in choices.values()],
+            methods=[OfferedMethod.model_validate(each, from_attributes=True) for each in choices.values()],
             iterations=ITERATIONS,
             max_iterations=MAX_ITERATIONS,
             upload_bytes=limits.upload_bytes,
             sound_seconds=limits.sound_seconds,
         )
 
-    @app.get("/api/sample", response_class=FileResponse, responses=_answer("audio/wav", "Some speech."))
+    @app.get(
+        "/api/sample",
+        response_class=FileResponse,
+        responses={200: {"description": "Some speech.", "content": {WAV: {}}}, **REFUSALS},
+    )
     def sample_of_speech() -> FileResponse:
         """Return the bundled speech, as a WAV file."""
-        return FileResponse(sample, media_type="audio/wav")
+        return FileResponse(sample, media_type=WAV)
 
     @app.post(
         "/api/restore",
-        response_class=StreamingResponse,
-        responses=_answer("audio/wav", "The restored sound."),
-        openapi_extra=_body("A sound file: WAV, FLAC, AIFF, AU or Ogg."),
+        **_route(WAV, "The restored sound.", "A sound file: WAV, FLAC, AIFF, AU or Ogg."),
     )
     async def restore(request: Request, options: Annotated[RestoreRequest, Query()]) -> StreamingResponse:
         """Restore a sound, and return it as a WAV file."""
-        choice = _checked(options, choices)
-
-        def job(folder: Path) -> RestoreJob:
-            return RestoreJob(folder, options, choice, limits)
-
-        return await answer_file(request, pool, limits.upload_bytes, job)
+        options.quantizer()  # refuses settings that contradict each other before the upload
+        restorer = options.restorer(choices)
+        job = partial(restore_sound, request=options, restorer=restorer, limits=limits)
+        return await answer(request, pool, limits.upload_bytes, job, WAV)
 
     @app.post(
         "/api/explore",
-        response_class=StreamingResponse,
-        responses=_answer(
-            "application/octet-stream", "Lines of JSON, then the parts that the last one names."
+        **_route(
+            PARTS,
+            "Lines of JSON, then the parts that the last one names.",
+            "A sound file, as for /api/restore.",
         ),
-        openapi_extra=_body("A sound file, as for /api/restore."),
     )
     async def explore(request: Request, options: Annotated[ExploreRequest, Query()]) -> StreamingResponse:
         """Restore a sound, and return all signals, cells, figures and files.
 
-        The answer begins with lines of JSON: `{"progress": share}` now and then, and at last
-        `{"result": facts}`, or `{"detail": sentence}` if it failed. After the result follow its `parts`, one
-        after another, each with its number of bytes: signals as float32, channel by channel, and files.
+        The answer begins with lines of JSON: `{"progress": share}` several times, then `{"result": facts}`,
+        or `{"detail": sentence}` if it failed. The `parts` of the result follow in their order, each with its
+        number of bytes: signals as float32, channel by channel, and files.
         """
-        choice = _checked(options, choices)
-
-        def job(folder: Path) -> ExploreJob:
-            return ExploreJob(folder, options, choice, limits)
-
-        return await answer_parts(request, pool, limits.upload_bytes, job)
+        options.quantizer()
+        restorer = options.restorer(choices)
+        job = partial(explore_sound, request=options, restorer=restorer, limits=limits)
+        return await answer(request, pool, limits.upload_bytes, job, PARTS)
 
     @app.post(
         "/api/layers",
-        response_class=StreamingResponse,
-        responses=_answer(
-            "application/octet-stream", "As of /api/explore; the one part holds all estimates."
+        **_route(
+            PARTS,
+            "As of /api/explore; the one part holds all estimates.",
+            "The lower ends of cells as float32, then as many upper ends.",
         ),
-        openapi_extra=_body("The lower ends of cells as float32, then as many upper ends."),
     )
     async def layers(request: Request, options: Annotated[LayersRequest, Query()]) -> StreamingResponse:
         """Return the estimate of each layer of a network, or of iterations of Chambolle-Pock."""
-        choice = options.choice(choices)
-        options.restorer(choice)
-
-        def job(folder: Path) -> LayersJob:
-            return LayersJob(folder, options, choice)
-
-        return await answer_parts(request, pool, 8 * MAX_CELLS, job)
+        job = partial(show_layers, request=options, restorer=options.restorer(choices))
+        return await answer(request, pool, 8 * MAX_CELLS, job, PARTS)
 
     @app.websocket("/api/live")
     async def live(socket: WebSocket) -> None:
-        await sessions.serve(socket)
+        await serve_live(socket, live_places, choices)
 
     @app.exception_handler(Refusal)
     async def refused(_: Request, refusal: Refusal) -> JSONResponse:
@@ -201,14 +197,6 @@ def application(pool: WorkerPool, choices: Choices, host_names: Collection[str] 
 
     app.mount("/", StaticFiles(directory=STATIC, html=True))
     return app
-
-
-def _checked(options: ExploreRequest, choices: Choices) -> Choice:
-    """Refuse invalid options before anything is uploaded."""
-    choice = options.choice(choices)
-    options.quantizer()
-    options.restorer(choice)
-    return choice
 
 
 # Security ---------------------------------------------------------------------------------------------------
@@ -230,7 +218,7 @@ class Guard:
     """ASGI middleware that refuses foreign hosts and origins, and adds security headers to every answer.
 
     A page on the web can let its own host name point to this machine (DNS rebinding). Its requests carry that
-    name as Host, so that only known names are served, and addresses, which no name can fake.
+    name as Host. So only known names are served, and IP addresses, which no page can claim as its name.
 
     Parameters
     ----------
@@ -292,7 +280,7 @@ class Guard:
 
 
 class Server(uvicorn.Server):
-    """A server that logs no errors of requests that its own end cuts off."""
+    """A server that logs no errors of requests that are cut off when it ends."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)

@@ -9,14 +9,15 @@ The text ``end`` flushes the rest and closes the connection. A refusal is ``{"de
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import numpy as np
 from fastapi import WebSocket, WebSocketDisconnect
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from pdrn.audio.quantizers import Coder
 from pdrn.errors import InputError
-from pdrn.restoration.streaming import Restored, Stream
+from pdrn.restoration.streaming import Restored
 from pdrn.web.schemas import Choices, LiveRequest, Refusal, sentence, validation_message
 
 MAX_CHUNK = 1 << 16
@@ -24,72 +25,55 @@ IDLE_SECONDS = 30.0
 POLICY_VIOLATION = 1008
 
 
-class LiveSessions:
-    """All live sessions of the server.
-
-    Parameters
-    ----------
-    limit : int
-        Number of sessions at once.
-    choices : dict of Choice
-        The methods on offer.
-    """
-
-    def __init__(self, limit: int, choices: Choices) -> None:
-        self._free, self._choices = limit, choices
-
-    async def serve(self, socket: WebSocket) -> None:
-        """Serve one session until it ends."""
-        await socket.accept()
-        try:
-            if not self._free:
-                raise Refusal(429, "Too many live sessions; try again shortly.")
-            self._free -= 1
-            try:
-                await self._exchange(socket)
-            finally:
-                self._free += 1
-            await socket.close()
-        except (Refusal, InputError) as reason:
-            await _refuse(socket, reason)
-        except WebSocketDisconnect:
-            pass
-
-    async def _exchange(self, socket: WebSocket) -> None:
-        request = _request(await _received(socket))
-        coder, quantizer = request.known_quantizer()
-        restorer = request.restorer(request.choice(self._choices))
-        session = _Session(coder, restorer.stream_for(request.sample_rate_hz, quantizer))
-        await socket.send_json(session.latency)
-        while (message := await _received(socket)) != "end":
-            if isinstance(message, str):
-                raise Refusal(422, "After the settings come samples, or the word end.")
-            await socket.send_bytes(await asyncio.to_thread(session.feed, message))
-        await socket.send_bytes(await asyncio.to_thread(session.flush))
+async def serve_live(socket: WebSocket, places: asyncio.Semaphore, choices: Choices) -> None:
+    """Serve one session until it ends; refuse it if all places are taken."""
+    await socket.accept()
+    try:
+        if places.locked():
+            raise Refusal(429, "Too many live sessions; try again shortly.")
+        async with places:
+            await _exchange(socket, choices)
+        await socket.close()
+    except (Refusal, InputError) as reason:
+        detail = reason.sentence if isinstance(reason, Refusal) else sentence(reason)
+        with suppress(RuntimeError, WebSocketDisconnect):  # the client has left
+            await socket.send_json({"detail": detail})
+            await socket.close(POLICY_VIOLATION)
+    except WebSocketDisconnect:
+        pass
 
 
-class _Session:
-    def __init__(self, quantizer: Coder, stream: Stream) -> None:
-        self._quantizer, self._stream = quantizer, stream
+async def _exchange(socket: WebSocket, choices: Choices) -> None:
+    try:
+        request = LiveRequest.model_validate_json(await _received(socket))
+    except ValidationError as error:
+        problem = validation_message(error.errors()[0])
+        raise Refusal(422, f"The first message holds the settings: {problem}.") from error
+    coder, quantizer = request.known_quantizer()
+    stream = request.restorer(choices).stream_for(request.sample_rate_hz, quantizer)
 
-    @property
-    def latency(self) -> dict[str, float]:
-        return {
-            "latency_samples": self._stream.latency_samples,
-            "latency_seconds": self._stream.latency_seconds,
-        }
+    def feed(message: bytes) -> bytes:
+        return _pair(stream.feed_cells(coder.quantize(_samples(message))))
 
-    def feed(self, message: bytes) -> bytes:
-        if len(message) % 4 or len(message) > 4 * MAX_CHUNK:
-            raise Refusal(422, f"A chunk holds float32 samples, {MAX_CHUNK} at most.")
-        samples = np.frombuffer(message, "<f4").astype(np.float64)
-        if not np.isfinite(samples).all():
-            raise Refusal(422, "A sample is NaN or infinite; send numbers.")
-        quantized = self._quantizer.quantize(np.clip(samples, -1, 1))
-        return _pair(self._stream.feed_cells(quantized))
+    def flush() -> bytes:
+        return _pair(stream.flush_cells())
 
-    def flush(self) -> bytes:
-        return _pair(self._stream.flush_cells())
+    latency = {"latency_samples": stream.latency_samples, "latency_seconds": stream.latency_seconds}
+    await socket.send_json(latency)
+    while (message := await _received(socket)) != "end":
+        if isinstance(message, str):
+            raise Refusal(422, "After the settings come samples, or the word end.")
+        await socket.send_bytes(await asyncio.to_thread(feed, message))
+    await socket.send_bytes(await asyncio.to_thread(flush))
+
+
+def _samples(message: bytes) -> NDArray[np.float64]:
+    if len(message) % 4 or len(message) > 4 * MAX_CHUNK:
+        raise Refusal(422, f"A chunk holds float32 samples, {MAX_CHUNK} at most.")
+    samples = np.frombuffer(message, "<f4").astype(np.float64)
+    if not np.isfinite(samples).all():
+        raise Refusal(422, "A sample is NaN or infinite; send numbers.")
+    return np.clip(samples, -1, 1)
 
 
 def _pair(restored: Restored) -> bytes:
@@ -107,20 +91,3 @@ async def _received(socket: WebSocket) -> str | bytes:
         raise WebSocketDisconnect(message.get("code", 1000))
     text: str | None = message.get("text")
     return message["bytes"] if text is None else text
-
-
-def _request(message: str | bytes) -> LiveRequest:
-    try:
-        return LiveRequest.model_validate_json(message)
-    except ValidationError as error:
-        problem = validation_message(error.errors()[0])
-        raise Refusal(422, f"The first message holds the settings: {problem}.") from error
-
-
-async def _refuse(socket: WebSocket, reason: Exception) -> None:
-    detail = reason.sentence if isinstance(reason, Refusal) else sentence(reason)
-    try:
-        await socket.send_json({"detail": detail})
-        await socket.close(POLICY_VIOLATION)
-    except (RuntimeError, WebSocketDisconnect):  # the client has left
-        pass

@@ -1,4 +1,4 @@
-"""Request models, the methods on offer, the limits, and how requests are refused."""
+"""Request models, the methods on offer, the limits, and the refusal of a request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Limits:
     upload_bytes: int = 64 << 20
     sound_seconds: float = 300.0
     samples_per_second: int = 53_333
-    """Of all channels together, on average over the longest sound: memory grows with them."""
+    """Rate of all channels together, averaged over the longest sound: it bounds the memory."""
     work_seconds: float = 300.0
     """From the start of a request to the end of its answer, upload and waiting included."""
     jobs: int = 2
@@ -40,7 +40,7 @@ class Limits:
 
 
 class Refusal(Exception):
-    """The answer to a request that is not served: an HTTP status and a sentence for people."""
+    """A request that is not served: an HTTP status and a sentence for the user. It can be pickled."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(status, sentence)
@@ -54,7 +54,7 @@ def sentence(error: Exception) -> str:
 
 
 def validation_message(problem: object) -> str:
-    """Return a problem that pydantic found as a clause for people."""
+    """Return an error of pydantic as a clause for the user."""
     assert isinstance(problem, dict)
     field = ".".join(str(part) for part in problem["loc"] if part not in ("query", "body"))
     return f"{field}: {problem['msg'].lower()}" if field else str(problem["msg"]).lower()
@@ -72,14 +72,10 @@ class Choice:
     title: str
     kind: Literal["automatic", "network", "solver"]
     sample_rate_hz: int | None = None
-    """The only rate that the method is for; None: any."""
+    """The rate that the method requires; None: any."""
     method: MethodName = AUTOMATIC
     model: str | None = None
     """Name or file of the network."""
-
-    def restorer(self, iterations: int | None = None, mix: float = 1.0) -> Restorer:
-        """Return a restorer by this method."""
-        return Restorer(self.model, iterations, mix, method=self.method)
 
 
 Choices = dict[str, Choice]
@@ -123,16 +119,13 @@ class MethodRequest(BaseModel):
         1.0, ge=0, le=1, description="From 0, the centres of the cells, to 1, the restoration."
     )
 
-    def choice(self, choices: Choices) -> Choice:
-        """Return the chosen method."""
+    def restorer(self, choices: Choices) -> Restorer:
+        """Return the restorer of this request."""
         if self.method not in choices:
             raise Refusal(422, f"There is no such method; choose one of {', '.join(choices)}.")
-        return choices[self.method]
-
-    def restorer(self, choice: Choice) -> Restorer:
-        """Return the restorer of this request."""
+        choice = choices[self.method]
         try:
-            return choice.restorer(self.iterations, self.mix)
+            return Restorer(choice.model, self.iterations, self.mix, method=choice.method)
         except InputError as error:
             raise Refusal(422, sentence(error)) from error
 
@@ -175,14 +168,14 @@ class LiveRequest(ExploreRequest):
         """Return the quantizer to apply, and the one that its output is known to have."""
         quantizer = self.quantizer()
         if quantizer is None:
-            raise Refusal(422, "A stream does not tell its levels beforehand; choose a bit depth or a law.")
+            raise Refusal(422, "The levels of a stream cannot be detected; choose a bit depth or a law.")
         return quantizer, choose_quantizer(None, self.options())
 
 
 class LayersRequest(MethodRequest):
-    """The method whose layers, or iterations, are asked for, and the facts of the cells."""
+    """The method whose layers or iterations to return, and the facts of the cells."""
 
     sample_rate_hz: int = Field(ge=1, le=1_000_000)
     step: float | None = Field(
-        None, gt=0, le=2, description="Width of all cells, for networks; left out where they differ."
+        None, gt=0, le=2, description="Width of all cells, for networks; default: widths differ."
     )

@@ -1,4 +1,8 @@
-"""The worker pool: processes that run jobs, a queue, and a private folder for each request."""
+"""The worker pool: processes that run jobs, a queue, and a private folder for each request.
+
+A job is a picklable function of the request's folder and a `Report`. Everything large goes through files in
+the folder; the result is pickled back.
+"""
 
 from __future__ import annotations
 
@@ -9,111 +13,80 @@ import tempfile
 import time
 import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from pdrn.errors import PdrnError, StorageError
+from pdrn.errors import PdrnError
 from pdrn.storage import temporary_folder
 from pdrn.web.schemas import Limits, Refusal, sentence
 from pdrn.workers import spawn
 
 Report = Callable[[float], None]
-"""Called with the share of the work that is done; raises where nobody wants the result any more."""
+"""Called with the share of the work that is done; raises Refusal when the client has left."""
 
 Result = dict[str, Any]
 
+Job = Callable[[Path, Report], Result]
+
+
+Messages = AsyncGenerator[float | Result, None]
+"""The messages of a job: the share that is done, several times, then the result."""
+
 
 def no_space() -> Refusal:
-    """Return the refusal where the temporary folder cannot be written."""
+    """Return the refusal for a temporary folder that cannot be written."""
     return Refusal(503, "The server has no temporary space; make room, or try again later.")
 
-
-class Job(Protocol):
-    """A job: it is pickled to a worker, and its result is pickled back."""
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the request, for everything large."""
-        ...
-
-    def run(self, report: Report) -> Result:
-        """Do the job."""
-        ...
-
-
-@dataclass(frozen=True)
-class Done:
-    """The last message of a job that succeeded."""
-
-    result: Result
-
-
-@dataclass(frozen=True)
-class Failed:
-    """The last message of a job that failed: an HTTP status and a sentence."""
-
-    status: int
-    sentence: str
-
-
-Messages = AsyncGenerator[float | Done, None]
-"""The messages of a job: the share that is done, now and then, and at last Done."""
 
 # In the worker ----------------------------------------------------------------------------------------------
 
 READY = "ready"
-"""First message of a worker, when it has imported everything."""
+"""First message of a worker, after its imports."""
 
 STOP = "stop"
-"""Message to a worker whose result nobody wants any more."""
+"""Message to a worker whose client has left."""
 
 _REPORT_SECONDS = 0.1
 
 
-class _Stopped(Exception):
-    pass
-
-
 def serve_jobs(connection: Connection) -> None:
-    """Run job after job: send the share that is done as it grows, then Done or Failed."""
+    """Run job after job: send the share that is done as it grows, then the result or a Refusal."""
     connection.send(READY)
     while True:
-        job = connection.recv()
-        if job != STOP:  # which may arrive when the job is done already
-            connection.send(_outcome(job, connection))
+        message: Any = connection.recv()
+        if message != STOP:  # it may arrive after the end of its job
+            job, folder = message
+            connection.send(_run(job, folder, connection))
 
 
-def _outcome(job: Job, connection: Connection) -> Done | Failed:
+def _run(job: Job, folder: Path, connection: Connection) -> Result | Refusal:
     reported = -_REPORT_SECONDS
 
     def report(share: float) -> None:
         nonlocal reported
         if connection.poll():
             connection.recv()
-            raise _Stopped
+            raise Refusal(503, "The job was stopped.")
         if time.monotonic() - reported >= _REPORT_SECONDS:
             reported = time.monotonic()
             connection.send(share)
 
     try:
-        return Done(job.run(report))
-    except _Stopped:
-        return Failed(503, "The job was stopped.")
+        return job(folder, report)
     except Refusal as refusal:
-        return Failed(refusal.status, refusal.sentence)
-    except (StorageError, OSError):  # of the request's folder, whose path stays private
+        return refusal
+    except OSError:  # in the request's folder, whose path stays private
         traceback.print_exc(file=sys.stderr)
-        return Failed(no_space().status, no_space().sentence)
+        return no_space()
     except PdrnError as error:
-        return Failed(422, sentence(error))
+        return Refusal(422, sentence(error))
     except MemoryError:
-        return Failed(413, "This sound takes more memory than there is; send a shorter stretch of it.")
+        return Refusal(413, "This sound needs more memory than the server has; send a shorter stretch of it.")
     except Exception:
         traceback.print_exc(file=sys.stderr)
-        return Failed(500, "This is a bug of the server; its terminal shows the traceback.")
+        return Refusal(500, "This is a bug of the server; its terminal shows the traceback.")
 
 
 # In the server ----------------------------------------------------------------------------------------------
@@ -131,24 +104,24 @@ class Worker:
         self.is_busy = False
 
     async def ready(self) -> None:
-        """Wait until the process has started, however long that takes."""
+        """Wait until the process has started: on a busy machine its imports take long."""
         if not self._is_ready:
             await _readable(self._connection)
             self._is_ready = self._connection.recv() == READY
 
-    def start(self, job: Job) -> None:
-        """Send it a job; OSError tells that the process was killed meanwhile."""
+    def start(self, job: Job, folder: Path) -> None:
+        """Send a job; raises OSError if the process was killed."""
         self.is_busy = True  # even if sending fails: then the worker is replaced
-        self._connection.send(job)
+        self._connection.send((job, folder))
 
     def stop(self) -> None:
-        """Tell it that nobody wants its result any more."""
+        """Ask the job to stop at its next report."""
         self._connection.send(STOP)
 
-    async def receive(self) -> float | Done | Failed:
-        """Return the next message; EOFError or OSError tells that the process was killed."""
+    async def receive(self) -> float | Result | Refusal:
+        """Return the next message; raises EOFError or OSError if the process was killed."""
         await _readable(self._connection)
-        message: float | Done | Failed = self._connection.recv()
+        message: float | Result | Refusal = self._connection.recv()
         self.is_busy = isinstance(message, float)
         return message
 
@@ -159,27 +132,39 @@ class Worker:
         self._connection.close()
 
 
-class WorkerPool:
-    """A context with worker processes and a temporary folder; both are gone at its end."""
+@contextmanager
+def open_pool(limits: Limits) -> Iterator[WorkerPool]:
+    """Open a worker pool; at the end its processes are killed and its folder is removed."""
+    with temporary_folder() as folder:
+        pool = WorkerPool(limits, Path(folder))
+        try:
+            for _ in range(limits.jobs):
+                pool.spawn()
+            yield pool
+        finally:
+            pool.kill()
 
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
+
+class WorkerPool:
+    """Worker processes, and a folder that holds the folders of all requests."""
+
+    def __init__(self, limits: Limits, folder: Path) -> None:
+        self.limits, self.folder = limits, folder
         self._reserved = 0
         self._free: asyncio.Queue[Worker] = asyncio.Queue()
         self._workers: set[Worker] = set()
         self._reclaiming: set[asyncio.Task[None]] = set()
 
-    def __enter__(self) -> WorkerPool:
-        with ExitStack() as stack:
-            self.folder = Path(stack.enter_context(temporary_folder()))
-            stack.callback(self._kill_all)
-            for _ in range(self.limits.jobs):
-                self._spawn()
-            self._stack = stack.pop_all()
-        return self
+    def spawn(self) -> None:
+        """Add a worker."""
+        worker = Worker()
+        self._workers.add(worker)
+        self._free.put_nowait(worker)
 
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def kill(self) -> None:
+        """Kill all workers."""
+        for worker in self._workers:
+            worker.kill()
 
     @contextmanager
     def reserve(self) -> Iterator[Path]:
@@ -197,14 +182,10 @@ class WorkerPool:
             self._reserved -= 1
             shutil.rmtree(folder, ignore_errors=True)
 
-    async def run(self, job: Job, deadline: float) -> Messages:
-        """Run a job on the next free worker, and yield its messages.
+    async def run(self, job: Job, folder: Path, deadline: float) -> Messages:
+        """Run a job in its reserved folder on the next free worker, and yield its messages.
 
-        Parameters
-        ----------
-        job : Job
-        deadline : float
-            In seconds of the event loop's clock.
+        The deadline is in seconds of the event loop's clock.
 
         Raises
         ------
@@ -217,14 +198,14 @@ class WorkerPool:
         try:
             async with self._until(deadline):
                 await worker.ready()
-            worker.start(job)
+            worker.start(job, folder)
             while not is_over:
                 async with self._until(deadline):
                     message = await worker.receive()
                 if is_over := not worker.is_busy:
                     self._free.put_nowait(worker)
-                if isinstance(message, Failed):
-                    raise Refusal(message.status, message.sentence)
+                if isinstance(message, Refusal):
+                    raise message
                 yield message
         except (EOFError, OSError) as error:
             raise Refusal(
@@ -232,12 +213,12 @@ class WorkerPool:
             ) from error
         finally:
             if not is_over:
-                reclaiming = asyncio.create_task(self._reclaim(worker, job))
+                reclaiming = asyncio.create_task(self._reclaim(worker, folder))
                 self._reclaiming.add(reclaiming)
                 reclaiming.add_done_callback(self._reclaiming.discard)
 
-    async def _reclaim(self, worker: Worker, job: Job) -> None:
-        """Stop a worker's job, or replace the worker where it does not react."""
+    async def _reclaim(self, worker: Worker, folder: Path) -> None:
+        """Stop a worker's job, or replace the worker if it does not react."""
         try:
             await worker.ready()
             if worker.is_busy:
@@ -249,18 +230,9 @@ class WorkerPool:
         except (EOFError, OSError, TimeoutError):
             self._workers.discard(worker)
             worker.kill()
-            self._spawn()
-        # The job may have written after the folder of its request was removed.
-        shutil.rmtree(job.folder, ignore_errors=True)
-
-    def _spawn(self) -> None:
-        worker = Worker()
-        self._workers.add(worker)
-        self._free.put_nowait(worker)
-
-    def _kill_all(self) -> None:
-        for worker in self._workers:
-            worker.kill()
+            self.spawn()
+        # The job may have written after its folder was removed.
+        shutil.rmtree(folder, ignore_errors=True)
 
     @asynccontextmanager
     async def _until(self, deadline: float) -> AsyncIterator[None]:
