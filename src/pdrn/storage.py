@@ -1,7 +1,7 @@
 """Atomic writes, standard streams, checksums, checked safetensors and locks.
 
-Nothing here knows sound: audio files, networks and training runs are stored by the same means. An error of
-the operating system becomes a `StorageError` that names the file, the reason and a remedy.
+Audio files, networks and training runs are stored by the same functions. An error of the operating system
+becomes a `StorageError` that names the file, the reason and a remedy.
 """
 
 from __future__ import annotations
@@ -26,25 +26,36 @@ from pdrn.errors import InputError, LockedError, StorageError, system_reason
 
 Target = str | os.PathLike[str]
 
+NAME_ERRORS = (OSError, ValueError)
+"""Errors of using a name: a null byte or half a character in it is a ValueError."""
+
+
+@contextmanager
+def storage_errors(
+    failure: str, remedy: str, kinds: type[Exception] | tuple[type[Exception], ...] = OSError
+) -> Iterator[None]:
+    """Turn errors of the operating system into StorageError("failure: reason; remedy")."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except kinds as error:
+        raise StorageError(f"{failure}: {system_reason(error)}; {remedy}") from error
+
+
 # Files ------------------------------------------------------------------------------------------------------
 
 
 def open_file(path: Target) -> BufferedReader:
     """Open a file for reading."""
-    try:
+    with storage_errors(f"{path} cannot be opened", "check its name", NAME_ERRORS):
         return open(path, "rb")
-    except (OSError, ValueError) as error:  # ValueError: a null byte or half a character in the name
-        raise StorageError(f"{path} cannot be opened: {system_reason(error)}; check its name") from error
 
 
 def make_folder(folder: Target) -> None:
     """Make a folder and its parents, if they do not exist."""
-    try:
+    with storage_errors(f"{folder} cannot be made", "choose another place", NAME_ERRORS):
         os.makedirs(folder, exist_ok=True)
-    except OSError as error:
-        raise StorageError(
-            f"{folder} cannot be made: {system_reason(error)}; choose another place"
-        ) from error
 
 
 def refuse_same(source: object, target: Target) -> None:
@@ -76,29 +87,19 @@ def atomic_write(target: Target, overwrite: bool) -> Iterator[BinaryIO]:
             with standard_output() as output:
                 shutil.copyfileobj(stream, output)
         return
-    failed = f"{target} cannot be written"
-    try:
+    failure, remedy = f"{target} cannot be written", "choose another place"
+    with storage_errors(failure, remedy, NAME_ERRORS):
         path = Path(os.path.realpath(target))
         _check(path, overwrite)
         stream, temporary = _open_beside(path)
-    except StorageError:
-        raise
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
-        raise StorageError(f"{failed}: {system_reason(error)}; choose another place") from error
     try:
-        with stream:
+        with storage_errors(failure, remedy), stream:  # closing flushes the buffer, which may fail too
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
             _check(path, overwrite)
             temporary = _place(stream, temporary, path, overwrite)
             _sync_folder(path.parent)
-    except StorageError:
-        raise
-    except FileExistsError as error:
-        raise StorageError(_exists(path)) from error
-    except OSError as error:  # closing flushes the buffer, which may fail too
-        raise StorageError(f"{failed}: {system_reason(error)}; choose another place") from error
     finally:
         if temporary:
             with suppress(OSError):
@@ -111,11 +112,7 @@ def _check(path: Path, overwrite: bool) -> None:
     if path.exists() and not path.is_file():
         raise StorageError(f"{path} is not a file; name one, or - for standard output")
     if path.exists() and not overwrite:
-        raise StorageError(_exists(path))
-
-
-def _exists(path: Path) -> str:
-    return f"{path} is there already; choose another name, or allow overwriting"
+        raise StorageError(f"{path} is there already; choose another name, or allow overwriting")
 
 
 def _temporary_name(path: Path) -> Path:
@@ -123,7 +120,7 @@ def _temporary_name(path: Path) -> Path:
 
 
 def _open_beside(path: Path) -> tuple[BinaryIO, Path | None]:
-    """Open a file in the path's folder, without a name where the system can; return its name if any."""
+    """Open a temporary file in the path's folder, nameless if the system can; return it and its name."""
     if hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd"):
         with suppress(OSError):  # not every file system can
             return open(os.open(path.parent, os.O_TMPFILE | os.O_RDWR, 0o666), "wb+"), None
@@ -132,7 +129,7 @@ def _open_beside(path: Path) -> tuple[BinaryIO, Path | None]:
 
 
 def _place(stream: BinaryIO, temporary: Path | None, path: Path, overwrite: bool) -> Path | None:
-    """Give the file its name; return the temporary name that is left to be removed, if any."""
+    """Give the file its name; return the temporary name that is left to remove, if any."""
     replaces = overwrite and path.exists()
     if replaces:
         os.fchmod(stream.fileno(), path.stat().st_mode & 0o7777)
@@ -148,18 +145,18 @@ def _place(stream: BinaryIO, temporary: Path | None, path: Path, overwrite: bool
         return None
     if not overwrite:
         try:
-            os.link(temporary, path)  # fails if the name was taken meanwhile, as replacing would not
+            os.link(temporary, path)  # unlike replacing, it fails if the name was taken meanwhile
             return temporary
         except FileExistsError:
             raise
-        except OSError:  # no links here; the check a moment ago has to do
+        except OSError:  # no links here: the check a moment ago must do
             pass
     os.replace(temporary, path)
     return None
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a loss of power, where the system can."""
+    """Make the names in a folder survive a loss of power, if the system can."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -180,26 +177,28 @@ def standard_input() -> BinaryIO:
 
 @contextmanager
 def standard_output() -> Iterator[BinaryIO]:
-    """Give standard output as a binary file, and flush it at the end."""
+    """Yield standard output as a binary file, and flush it at the end."""
     if sys.stdout is None or sys.stdout.closed:
         raise StorageError("standard output is closed; name a file, or open it")
-    try:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-    except OSError as error:
-        with suppress(OSError, ValueError):  # the rest of the buffer would fail again at exit
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, sys.stdout.fileno())
-            os.close(nowhere)
-        raise StorageError(
-            f"standard output cannot be written: {system_reason(error)}; name a file"
-        ) from error
+    with storage_errors("standard output cannot be written", "name a file"):
+        try:
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        except OSError:
+            with suppress(OSError, ValueError):  # the rest of the buffer would fail again at exit
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, sys.stdout.fileno())
+                os.close(nowhere)
+            raise
+
+
+_NO_SPACE = "there is no temporary space", "set TMPDIR, or name a file"
 
 
 @contextmanager
 def temporary_file() -> Iterator[BinaryIO]:
     """Open a temporary file that is removed when it is closed."""
-    with _temporary_space(), tempfile.TemporaryFile() as stream:
+    with storage_errors(*_NO_SPACE), tempfile.TemporaryFile() as stream:
         yield stream
 
 
@@ -207,20 +206,8 @@ def temporary_file() -> Iterator[BinaryIO]:
 def temporary_folder() -> Iterator[str]:
     """Make a private temporary folder that is removed at the end."""
     temporary = tempfile.TemporaryDirectory
-    with _temporary_space(), temporary(prefix="pdrn-", ignore_cleanup_errors=True) as folder:
+    with storage_errors(*_NO_SPACE), temporary(prefix="pdrn-", ignore_cleanup_errors=True) as folder:
         yield folder
-
-
-@contextmanager
-def _temporary_space() -> Iterator[None]:
-    try:
-        yield
-    except StorageError:
-        raise
-    except OSError as error:
-        raise StorageError(
-            f"there is no temporary space: {system_reason(error)}; set TMPDIR, or name a file"
-        ) from error
 
 
 # Checksums --------------------------------------------------------------------------------------------------
@@ -235,7 +222,7 @@ def file_sha256(path: Target) -> str:
 def content_sha256(
     description: Mapping[str, Any], tensors: Mapping[str, np.ndarray[Any, Any]] | None = None
 ) -> str:
-    """Return the SHA-256 of a description, without its own entry "sha256", and of tensors to the last bit."""
+    """Return the SHA-256 of a description without its entry "sha256", and of tensors."""
     described = {name: value for name, value in description.items() if name != "sha256"}
     checksum = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
     for name, part in sorted((tensors or {}).items()):
@@ -252,7 +239,7 @@ def verify_checksum(
 ) -> None:
     """Refuse content that does not match its entry "sha256".
 
-    Content without one is accepted, as older files have none, unless it should `always` have one.
+    Older files have none, and are accepted, unless this kind of file `always` has one.
     """
     if always and "sha256" not in description:
         raise InputError("its checksum is missing")
@@ -298,19 +285,15 @@ def exclusive_lock(path: Path, refusal: str) -> Iterator[None]:
         With the message `refusal`, if another process holds it.
     """
     make_folder(path.parent)
-    try:
+    with storage_errors(f"{path} cannot be written", "choose another place"):
         stream = open(path, "w")  # noqa: SIM115 (closed below)
-    except OSError as error:
-        raise StorageError(
-            f"{path} cannot be written: {system_reason(error)}; choose another place"
-        ) from error
     with stream:
         lock(stream, refusal)
         yield
 
 
 def lock(stream: IO[Any], refusal: str) -> None:
-    """Lock an open file until it is closed, where the file system has locks."""
+    """Lock an open file until it is closed, if the file system has locks."""
     try:
         import fcntl
     except ImportError:  # not on this system

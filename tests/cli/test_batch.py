@@ -176,7 +176,7 @@ def test_a_bad_file_is_not(job):
 
 
 def test_what_a_worker_left_before_it_died_is_taken_where_it_is_right(job):
-    again = Job(job.source, job.target, again=True)
+    again = Job(job.source, job.target, is_retry=True)
     assert restore_one(job, SETTINGS).status == "restored"
     assert restore_one(job, SETTINGS).status == "failed"
     outcome = restore_one(again, SETTINGS)

@@ -342,7 +342,7 @@ def test_raw_samples_have_the_cells_of_a_file_stored_alike(folder):
         (["--raw", "--rate", 8000, "a", "b", "c"], 2, "takes INPUT and OUTPUT"),
         (["a.wav", "--channels", 1], 2, "--channels is for raw samples; add --raw"),
         (["a.wav", "--output-encoding", "f32le"], 2, "--output-encoding is for raw samples; add --raw"),
-        (["a.wav", "-o", "-", "--verify"], 2, "cannot be read again; leave --verify out"),
+        (["a.wav", "-o", "-", "--verify"], 2, "--verify is for files, and not for pipes; leave it out"),
         (["--raw", "--rate", 8000, "-"], 2, "a stream cannot be detected"),
         (["--raw", "--rate", 8000, "--bits", 5, "absent.raw"], 1, "absent.raw cannot be opened"),
         (["a.wav/b.wav"], 1, "a.wav/b.wav cannot be opened: Not a directory"),

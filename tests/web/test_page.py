@@ -160,11 +160,15 @@ def test_what_fails_leaves_name_and_sound_of_what_is_shown(page):
 
 def test_levels_that_cannot_be_told_can_be_said_after_all(page):
     page.locator("input[value=as-is]").check(force=True)
-    expect(page.locator("#status.bad #message")).to_contain_text("The levels of this sound cannot be detected")
+    expect(page.locator("#status.bad #message")).to_contain_text(
+        "The levels of this sound cannot be detected"
+    )
     take(page, b"", "empty.wav")
     expect(page.locator("#message")).to_contain_text("empty.wav is empty")
     take(page, wav(np.random.default_rng(0).uniform(-0.5, 0.5, 4000), "FLOAT"), "noise.wav")
-    expect(page.locator("#status.bad #message")).to_contain_text("The levels of this sound cannot be detected")
+    expect(page.locator("#status.bad #message")).to_contain_text(
+        "The levels of this sound cannot be detected"
+    )
     page.locator("input[value=bits]").check(force=True)
     expect_done(page, "noise.wav")
 

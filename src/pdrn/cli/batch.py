@@ -1,4 +1,8 @@
-"""Restore many files: the plan of inputs and outputs, the manifest, the workers; and raw pipes."""
+"""Restore many files, or a raw pipe.
+
+`plan` pairs inputs with outputs. `restore_all` restores the pairs, in this process or by workers; a manifest
+proves what earlier runs have done. `restore_raw` restores samples without a header as they arrive.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +21,17 @@ from functools import lru_cache, partial
 from importlib.metadata import version
 from io import FileIO
 from pathlib import Path
-from string import Formatter
 
 from pdrn.audio.detection import QuantizerOptions
 from pdrn.audio.files import FORMAT_OF_SUFFIX, SUFFIXES, RawFormat, format_of
-from pdrn.audio.quantizers import Quantizer
-from pdrn.cli.options import TEMPLATE
-from pdrn.errors import (
-    AudioError,
-    PdrnError,
-    StorageError,
-    UsageError,
-    printable,
-    system_error,
-    system_reason,
-)
+from pdrn.cli.options import TEMPLATE, usage_errors
+from pdrn.errors import PdrnError, StorageError, UsageError, printable, system_error
 from pdrn.restoration import registry
 from pdrn.restoration.methods import describe_method
-from pdrn.restoration.restorer import Report, Restorer, fit_output
-from pdrn.restoration.streaming import Progress, restore_bytes
+from pdrn.restoration.restorer import Report, Restorer
+from pdrn.restoration.streaming import Progress, Stream, restore_bytes
 from pdrn.storage import (
+    NAME_ERRORS,
     atomic_write,
     file_sha256,
     lock,
@@ -45,26 +40,27 @@ from pdrn.storage import (
     refuse_same,
     standard_input,
     standard_output,
+    storage_errors,
     temporary_folder,
 )
 from pdrn.workers import ATTEMPTS, connect_ray, run_jobs
 
 # The plan ---------------------------------------------------------------------------------------------------
 
-_ONLY_INTEGERS = {".flac": ("PCM_S8", "PCM_16", "PCM_24")}
+_FLAC_SUBTYPES = ("PCM_S8", "PCM_16", "PCM_24")
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One file to be made from another; "-" stands for a pipe."""
+    """An input and its output; "-" stands for a pipe."""
 
     source: str
     target: str
     makes_folder: bool = False
-    """Whether to make the target's folder where it is missing."""
+    """Whether to make the target's folder if it is missing."""
     proof: Proof | None = None
     """The manifest's proof of an earlier run, if any."""
-    again: bool = False
+    is_retry: bool = False
     """Whether an earlier attempt may have written the target."""
 
 
@@ -73,8 +69,7 @@ def plan(
 ) -> list[Job]:
     """Return the jobs for inputs that may be files, folders, globs or "-".
 
-    Folders are mirrored below the output. Files that a folder or glob finds and that are outputs of other
-    jobs are not restored again.
+    Folders are mirrored below the output. Outputs of other jobs that a folder or glob finds are left out.
     """
     if "-" in inputs:
         if len(inputs) > 1:
@@ -87,9 +82,12 @@ def plan(
     if single and output is not None and not (output.endswith(os.sep) or os.path.isdir(output)):
         if template != TEMPLATE:
             raise UsageError(f"{output} is the output's name; leave --filename out, or name a folder")
-        exists = found[0][0].exists()  # if not, that is what is wrong, whatever the output is called
+        exists = found[0][0].exists()  # if not, reading it fails, and says so
         return [Job(str(found[0][0]), _writable(output, subtype) if exists else output)]
-    if output is not None and not os.path.isdir(output) and _is_file_name(output):
+    is_file = output is not None and (
+        os.path.isfile(output) or Path(output).suffix.lower() in FORMAT_OF_SUFFIX
+    )
+    if output is not None and is_file and not os.path.isdir(output):
         raise UsageError(f"{output} is a file; name a folder for several outputs")
     targets = {}
     for path, place in found:
@@ -113,11 +111,9 @@ def plan(
 
 
 def _writable(output: str, subtype: str | None) -> str:
-    """Return the name of an output whose format can hold the subtype."""
-    try:
+    """Return the name of an output; refuse a format that cannot hold the subtype."""
+    with usage_errors():
         format_of(output)
-    except AudioError as error:
-        raise UsageError(str(error)) from error
     if not _holds(Path(output).suffix, subtype):
         raise UsageError(
             f"{output} would have to hold {subtype} and cannot; end it in .wav, or choose another --subtype"
@@ -125,19 +121,15 @@ def _writable(output: str, subtype: str | None) -> str:
     return output
 
 
-def _holds(ext: str, subtype: str | None) -> bool:
-    return subtype is None or subtype in _ONLY_INTEGERS.get(ext.lower(), (subtype,))
-
-
-def _is_file_name(output: str) -> bool:
-    return os.path.isfile(output) or Path(output).suffix.lower() in FORMAT_OF_SUFFIX
+def _holds(suffix: str, subtype: str | None) -> bool:
+    return suffix.lower() != ".flac" or subtype is None or subtype in _FLAC_SUBTYPES
 
 
 def _found(given: str, recursive: bool) -> Iterator[tuple[Path, Path]]:
-    """Yield the sound files that an argument stands for, and each one's folder below it."""
+    """Yield the sound files that an argument names, each with its folder below the argument."""
     if os.path.isdir(given):
-        pattern = "**/*" if recursive else "*"
-        files = [path for path in sorted(Path(given).glob(pattern)) if _is_sound(path)]
+        paths = sorted(Path(given).glob("**/*" if recursive else "*"))
+        files = [path for path in paths if path.suffix.lower() in SUFFIXES and path.is_file()]
         if not files:
             deeper = "" if recursive else "; --recursive looks into its folders too"
             raise UsageError(f"{given} holds no sound files{deeper}")
@@ -151,22 +143,12 @@ def _found(given: str, recursive: bool) -> Iterator[tuple[Path, Path]]:
         yield from ((Path(match), Path()) for match in matches if not os.path.isdir(match))
 
 
-def _is_sound(path: Path) -> bool:
-    return path.suffix.lower() in SUFFIXES and path.is_file()
-
-
 def _named(template: str, path: Path, subtype: str | None) -> str:
-    ext = path.suffix if path.suffix.lower() in FORMAT_OF_SUFFIX else ".wav"
-    if not _holds(ext, subtype):
-        ext = ".wav"
-    try:
-        parts = [part for part in Formatter().parse(template) if part[1] is not None]
-        plain = all(field in ("stem", "ext") and not (spec or how) for _, field, spec, how in parts)
-        name = template.format(stem=path.stem, ext=ext) if plain else ""
-    except ValueError:
-        name = ""
-    if not name or os.sep in name:
+    literal = template.replace("{stem}", "").replace("{ext}", "")
+    if not template or any(mark in literal for mark in ("{", "}", os.sep)):
         raise UsageError(f"a file name has the fields {{stem}} and {{ext}} and no folder, got {template}")
+    keeps_format = path.suffix.lower() in FORMAT_OF_SUFFIX and _holds(path.suffix, subtype)
+    name = template.replace("{ext}", path.suffix if keeps_format else ".wav").replace("{stem}", path.stem)
     return _writable(name, subtype)
 
 
@@ -189,12 +171,8 @@ class Proof:
 @contextmanager
 def open_manifest(path: str) -> Iterator[Manifest]:
     """Open a manifest, or create one, and lock it."""
-    try:
+    with storage_errors(f"{path} cannot be written", "choose another place", NAME_ERRORS):
         stream = open(path, "ab+", buffering=0)  # noqa: SIM115 (closed below)
-    except (OSError, ValueError) as error:
-        raise StorageError(
-            f"{path} cannot be written: {system_reason(error)}; choose another place"
-        ) from error
     with stream:
         lock(stream, f"{path} is in use by another run; wait for it, or name another")
         manifest = Manifest(path, stream)
@@ -214,7 +192,7 @@ class Manifest:
         self._synced = time.monotonic()
         self._proofs: dict[str, Proof] = {}
         self.unreadable = 0
-        """Number of unreadable lines, except for a last one that was cut off."""
+        """Number of unreadable lines, without a last line that was cut off."""
         self._read()
 
     def pop(self, target: str) -> Proof | None:
@@ -240,14 +218,9 @@ class Manifest:
         return os.path.join(_relative_folder(self._folder, folder or "."), name)
 
     def _append(self, line: bytes) -> None:
-        try:
-            written = self._stream.write(line)  # unbuffered
-        except OSError as error:
-            raise StorageError(
-                f"{self._path} cannot be written: {system_reason(error)}; run the same again"
-            ) from error
-        if written != len(line):
-            raise StorageError(f"{self._path} cannot be written; is the disk full? then run the same again")
+        with storage_errors(f"{self._path} cannot be written", "run the same command again"):
+            if self._stream.write(line) != len(line):  # unbuffered
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _read(self) -> None:
         with open_file(self._path) as lines:
@@ -293,7 +266,7 @@ def _parsed(line: bytes) -> dict[str, str]:
 _TRANSIENT = frozenset(
     (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EREMOTEIO)
 )
-"""Errors of a shared file system that may be gone at the next attempt."""
+"""Errors of a shared file system that may not occur at the next attempt."""
 
 
 @dataclass(frozen=True)
@@ -308,10 +281,10 @@ class Settings:
     verify: bool = False
     gaps: bool = False
     fingerprint: bytes = b""
-    """`options_sha256` if a manifest is kept: then checksums are taken of all files."""
+    """`options_sha256` if there is a manifest, which needs the checksums of all files."""
 
     def options_sha256(self) -> bytes:
-        """Return the checksum of all that decides what an input becomes, and whether it is verified."""
+        """Return the checksum of everything that an output depends on besides its input."""
         restorer = self.restorer
         if restorer.model is not None and restorer.model not in registry.names():
             networks = [restorer.model]
@@ -334,14 +307,14 @@ class Settings:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a job: a report, an error, or neither where it was skipped."""
+    """The outcome of a job: a report, an error, or neither if it was skipped."""
 
     job: Job
     report: Report | None = None
     error: str | None = None
     proof: Proof | None = None
     transient: bool = False
-    """Whether the error may be gone at the next attempt."""
+    """Whether the error may not occur at the next attempt."""
     traceback: str = ""
     """Of a bug."""
 
@@ -371,23 +344,9 @@ class Outcome:
 
 
 def restore_one(job: Job, settings: Settings, progress: Progress | None = None) -> Outcome:
-    """Restore one file, unless the manifest proves that it is done; no error ends the others."""
+    """Restore one file, unless the manifest proves that it is done; errors become the outcome."""
     try:
-        source = _checksum(job.source) if settings.fingerprint else b""
-        if settings.fingerprint and _is_done(job, settings, source):
-            return Outcome(job)
-        if settings.skip_existing and os.path.exists(job.target):
-            return Outcome(job)
-        if job.makes_folder:
-            make_folder(os.path.dirname(job.target) or ".")
-        report = _restored(job, settings, progress)
-        if not settings.fingerprint:
-            return Outcome(job, report)
-        if _checksum(job.source) != source:
-            raise StorageError(
-                f"{job.source} changed while it was restored; restore it again, by --overwrite"
-            )
-        return Outcome(job, report, proof=Proof(source, settings.fingerprint, _checksum(job.target)))
+        return _restore_or_skip(job, settings, progress)
     except (PdrnError, MemoryError) as error:
         reason = str(error) or "memory is short; try fewer jobs"
         told = reason if job.source in reason else f"{job.source}: {reason}"
@@ -398,51 +357,59 @@ def restore_one(job: Job, settings: Settings, progress: Progress | None = None) 
         return Outcome(job, error=told, traceback=traceback.format_exc())
 
 
-def _checksum(path: str) -> bytes:
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise StorageError(f"{path} is no file that can be read twice; leave out the manifest")
-    return bytes.fromhex(file_sha256(path))
+def _restore_or_skip(job: Job, settings: Settings, progress: Progress | None) -> Outcome:
+    """Follow the table of outputs and manifest in docs/scaling.md."""
+    has_manifest, proof = bool(settings.fingerprint), job.proof
+    source = _checksum(job.source) if has_manifest else b""
+    may_be_ours = (has_manifest or job.is_retry) and os.path.isfile(job.target)
+    existing = _checksum(job.target) if may_be_ours else b""
+    is_same_job = proof is not None and (proof.source, proof.options) == (source, settings.fingerprint)
+    is_unchanged = proof is not None and proof.target == existing
+    if (is_same_job and is_unchanged) or (settings.skip_existing and os.path.exists(job.target)):
+        return Outcome(job)
+    if job.makes_folder:
+        make_folder(os.path.dirname(job.target) or ".")
 
-
-def _is_done(job: Job, settings: Settings, source: bytes) -> bool:
-    """Tell whether the output is proven to be done; refuse one that was changed since."""
-    if job.proof is None or (job.proof.source, job.proof.options) != (source, settings.fingerprint):
-        return False
-    if not os.path.lexists(job.target):
-        return False
-    if _checksum(job.target) == job.proof.target:
-        return True
-    if settings.overwrite or settings.skip_existing:
-        return False
-    raise StorageError(f"{job.target} was changed since it was restored; remove it, or allow overwriting")
-
-
-def _restored(job: Job, settings: Settings, progress: Progress | None) -> Report:
-    def restore(target: str, overwrite: bool = False) -> Report:
+    def restore(target: str) -> Report:
         return settings.restorer.restore_file(
             job.source,
             target,
             subtype=settings.subtype,
-            overwrite=overwrite,
+            overwrite=settings.overwrite,
             verify=settings.verify,
             gaps=settings.gaps,
             progress=progress,
             **asdict(settings.quantizer),
         )
 
-    may_be_ours = settings.fingerprint or job.again
-    if settings.overwrite or not may_be_ours or not os.path.isfile(job.target):
-        return restore(job.target, settings.overwrite)
-    advice = "choose another name, or allow overwriting"
-    if job.proof and _checksum(job.target) == job.proof.target:
-        raise StorageError(f"{job.target} was restored from another input, or by other settings; {advice}")
-    # An attempt may have been killed before its output was noted: restoring again tells.
-    with temporary_folder() as folder:
-        other = os.path.join(folder, os.path.basename(job.target))
-        report = restore(other)
-        if _checksum(other) != _checksum(job.target):
-            raise StorageError(f"{job.target} is there already, and not what {job.source} becomes; {advice}")
-    return replace(report, output=job.target)
+    if settings.overwrite or not existing:
+        report = restore(job.target)
+    elif is_same_job:
+        raise StorageError(f"{job.target} was changed since it was restored; remove it, or allow overwriting")
+    elif is_unchanged:
+        raise StorageError(f"{job.target} was restored from another input, or by other settings; {_ADVICE}")
+    else:  # the process may have been killed between writing the output and noting it
+        with temporary_folder() as folder:
+            copy = os.path.join(folder, os.path.basename(job.target))
+            report = replace(restore(copy), output=job.target)
+            if _checksum(copy) != existing:
+                raise StorageError(
+                    f"{job.target} is there already, and not what {job.source} becomes; {_ADVICE}"
+                )
+    if not has_manifest:
+        return Outcome(job, report)
+    if _checksum(job.source) != source:
+        raise StorageError(f"{job.source} changed while it was restored; restore it again, by --overwrite")
+    return Outcome(job, report, proof=Proof(source, settings.fingerprint, _checksum(job.target)))
+
+
+_ADVICE = "choose another name, or allow overwriting"
+
+
+def _checksum(path: str) -> bytes:
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise StorageError(f"{path} is no file that can be read twice; leave out the manifest")
+    return bytes.fromhex(file_sha256(path))
 
 
 # Many files -------------------------------------------------------------------------------------------------
@@ -456,10 +423,10 @@ class Engine:
     """The workers: processes of this machine, or tasks of a Ray cluster."""
 
     jobs: int | None = None
-    """Files at once; default: 1, on a cluster one per CPU."""
+    """Number of files at a time; default: 1, on a cluster one per CPU."""
     ray: bool = False
     address: str | None = None
-    """Of the cluster; default: start one for this command."""
+    """Address of the cluster; default: start one for this command."""
 
 
 def restore_all(
@@ -502,12 +469,12 @@ def restore_all(
 
 
 def _print_json(outcome: Outcome) -> None:
-    """Print an outcome; where the reader has gone, say so once and carry on."""
+    """Print an outcome; if the pipe is closed, say so once and go on restoring."""
     try:
         with standard_output() as output:
             output.write(f"{outcome.as_json()}\n".encode())
     except StorageError as error:
-        print(f"pdrn: {error}; the sounds are restored without a report", file=sys.stderr)
+        print(f"pdrn: {error}; restoring goes on without reports", file=sys.stderr)
 
 
 def _outcomes(
@@ -542,7 +509,7 @@ def _has_options(settings: Settings, checksum: bytes) -> bool:
 
 
 def _retry(job: Job, outcome: Outcome | None) -> Job | None:
-    return replace(job, again=True) if outcome is None or outcome.transient else None
+    return replace(job, is_retry=True) if outcome is None or outcome.transient else None
 
 
 @contextmanager
@@ -562,28 +529,14 @@ def _progress(name: str) -> Iterator[Progress]:
 
 
 def restore_raw(
-    restorer: Restorer,
-    quantizer: Quantizer,
-    sample_rate_hz: int,
-    formats: tuple[RawFormat, RawFormat],
-    places: tuple[str, str],
-    gaps: bool,
-    overwrite: bool,
-    quiet: bool,
+    stream: Stream, source: str, read_as: RawFormat, target: str, write_as: RawFormat, overwrite: bool
 ) -> None:
-    """Restore raw samples as they arrive; `formats` and `places` are those of input and output."""
-    read_as, write_as = formats
-    quantizer = fit_output(quantizer, write_as.subtype, gaps=gaps, remedy="another --output-encoding")
-    stream = restorer.stream_for(sample_rate_hz, quantizer)
-    if not quiet:
-        milliseconds = 1000 * stream.latency_seconds
-        how = f"by {describe_method(stream.method, stream.model)}"
-        print(f"restoring {how}, at most {milliseconds:.0f} ms behind the input", file=sys.stderr)
-    refuse_same(*places)
-    with nullcontext(standard_input()) if places[0] == "-" else open_file(places[0]) as source:
-        pieces = restore_bytes(stream, source, read_as, write_as)
-        if places[1] != "-":
-            with atomic_write(places[1], overwrite) as file:
+    """Restore raw samples as they arrive; "-" stands for a standard stream."""
+    refuse_same(source, target)
+    with nullcontext(standard_input()) if source == "-" else open_file(source) as opened:
+        pieces = restore_bytes(stream, opened, read_as, write_as)
+        if target != "-":
+            with atomic_write(target, overwrite) as file:
                 file.writelines(pieces)
             return
         with standard_output() as output:

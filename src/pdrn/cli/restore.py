@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from typing import Annotated, Literal
 
@@ -37,6 +38,7 @@ For example:
 
 
 def restore(
+    context: typer.Context,
     inputs: Annotated[
         list[str], typer.Argument(help="Files, folders or globs; - for standard input.", metavar="INPUT...")
     ],
@@ -91,13 +93,13 @@ def restore(
     clip_at: Annotated[
         float | None,
         LevelOption(
-            help="Samples are clipped at this magnitude (full scale is 1); default: they are not.",
+            help="Magnitude at which samples are clipped (full scale is 1); default: nowhere.",
         ),
     ] = None,
     converter: Annotated[
         Literal["rounds", "truncates"],
         LevelOption(
-            help="Samples were rounded to the nearest level, or truncated to the one below.",
+            help="Whether samples were rounded to the nearest level or truncated to the one below.",
         ),
     ] = "rounds",
     gaps: Annotated[
@@ -123,7 +125,7 @@ def restore(
         int | None,
         WorkerOption(
             min=1,
-            help="Files at once, each in its own process; default: 1, on a cluster one per CPU.",
+            help="Files at a time, each in its own process; default: 1, on a cluster one per CPU.",
         ),
     ] = None,
     threads: Annotated[int, WorkerOption(min=1, help="Threads per file.")] = 1,
@@ -137,54 +139,37 @@ def restore(
         ),
     ] = False,
     rate: Annotated[int | None, RawOption(min=1, help="Sample rate in Hz.")] = None,
-    channels: Annotated[int | None, RawOption(min=1, help="Interleaved channels; default: 1.")] = None,
-    encoding: Annotated[Encoding | None, RawOption(help="Encoding of the input; default: s16le.")] = None,
-    output_encoding: Annotated[
-        Encoding | None,
-        RawOption(help="Encoding of the output, not G.711; default: f32le."),
-    ] = None,
+    channels: Annotated[int, RawOption(min=1, help="Interleaved channels.")] = 1,
+    encoding: Annotated[Encoding, RawOption(help="Encoding of the input.")] = "s16le",
+    output_encoding: Annotated[Encoding, RawOption(help="Encoding of the output, not G.711.")] = "f32le",
 ) -> None:
     """Restore quantized sound: every sample stays in its cell.
 
-    The quantizer is detected, unless --bits, --step, --law or --clip-at describe it. Exit codes: 1 if a file
+    The quantizer is detected, or described by --bits, --step, --law and --clip-at. Exit codes: 1 if a file
     failed (the others are restored), 2 if the command was wrong, 130 if it was interrupted.
     """
-    from pdrn.audio.detection import QuantizerOptions
 
-    with usage_errors():
-        options = QuantizerOptions(bits, step, law, clip_at, truncated=converter == "truncates")
-    for_files = {
-        "--engine": engine != "local",
-        "--filename": filename != TEMPLATE,
-        "--jobs": jobs is not None,
-        "--json": json,
-        "--manifest": manifest is not None,
-        "--output": output is not None,
-        "--recursive": recursive,
-        "--skip-existing": skip_existing,
-        "--subtype": subtype is not None,
-        "--verify": verify,
-    }
-    for_raw = {
-        "--rate": rate is not None,
-        "--channels": channels is not None,
-        "--encoding": encoding is not None,
-        "--output-encoding": output_encoding is not None,
-    }
-    for name, given in (for_files if raw else for_raw).items():
-        if given:
-            advice = "is for files; leave it or --raw out" if raw else "is for raw samples; add --raw"
-            raise UsageError(f"{name} {advice}")
+    def given(option: str) -> bool:
+        source = context.get_parameter_source(option.replace("-", "_"))
+        return source is not None and source.name == "COMMANDLINE"
+
+    for option in filter(given, ONLY_FILES if raw else ONLY_RAW):
+        advice = "is for files; leave it or --raw out" if raw else "is for raw samples; add --raw"
+        raise UsageError(f"--{option} {advice}")
     if address is not None and engine != "ray":
         raise UsageError("--address is of a Ray cluster; add --engine ray")
+    from pdrn.audio.detection import QuantizerOptions
     from pdrn.restoration.restorer import Restorer
 
     with usage_errors():
+        options = QuantizerOptions(bits, step, law, clip_at, truncated=converter == "truncates")
         restorer = Restorer(model, iterations, mix, threads, method)
     if raw:
         from pdrn.audio.detection import choose_quantizer
         from pdrn.audio.files import RawFormat
         from pdrn.cli.batch import restore_raw
+        from pdrn.restoration.methods import describe_method
+        from pdrn.restoration.restorer import fit_output
 
         if rate is None:
             raise UsageError("raw samples do not tell their rate; pass --rate")
@@ -192,12 +177,16 @@ def restore(
             raise UsageError("G.711 is too coarse to stay in the cells; choose another --output-encoding")
         if len(inputs) > 2:
             raise UsageError("--raw takes INPUT and OUTPUT; restore one after the other")
-        read_as = RawFormat(encoding or "s16le", channels or 1)
-        write_as = RawFormat(output_encoding or "f32le", channels or 1)
+        read_as, write_as = RawFormat(encoding, channels), RawFormat(output_encoding, channels)
         with usage_errors():
             quantizer = choose_quantizer(None, options, read_as.subtype)
-        places = inputs[0], inputs[1] if len(inputs) == 2 else "-"
-        restore_raw(restorer, quantizer, rate, (read_as, write_as), places, gaps, overwrite, quiet)
+        quantizer = fit_output(quantizer, write_as.subtype, gaps=gaps, remedy="another --output-encoding")
+        stream = restorer.stream_for(rate, quantizer)
+        if not quiet:
+            how, milliseconds = describe_method(stream.method, stream.model), 1000 * stream.latency_seconds
+            print(f"restoring by {how}, at most {milliseconds:.0f} ms behind the input", file=sys.stderr)
+        source, target = inputs if len(inputs) == 2 else (inputs[0], "-")
+        restore_raw(stream, source, read_as, target, write_as, overwrite)
         return
     from pdrn.cli.batch import Engine, Settings, plan, restore_all
 
@@ -208,12 +197,18 @@ def restore(
     if json and any(job.target == "-" for job in planned):
         raise UsageError("standard output carries the sound; leave --json out, or name a file")
     if any("-" in (job.source, job.target) for job in planned):
-        if verify:
-            raise UsageError("what goes through a pipe cannot be read again; leave --verify out")
-        for name, given in {"--manifest": manifest is not None, "--engine": engine == "ray"}.items():
-            if given:
-                raise UsageError(f"{name} is for files, and not for pipes; leave it out")
+        for option in filter(given, NOT_PIPES):
+            raise UsageError(f"--{option} is for files, and not for pipes; leave it out")
     settings = Settings(restorer, options, subtype, overwrite, skip_existing, verify, gaps)
     workers = Engine(jobs, engine == "ray", address)
     if not restore_all(planned, settings, workers, manifest, json=json, quiet=quiet):
         raise typer.Exit(1)
+
+
+ONLY_FILES = (
+    *("engine", "filename", "jobs", "json", "manifest", "output", "recursive", "skip-existing"),
+    *("subtype", "verify"),
+)
+ONLY_RAW = ("rate", "channels", "encoding", "output-encoding")
+NOT_PIPES = ("verify", "manifest", "engine")
+"""Pipes cannot be read twice, and end at this machine."""
