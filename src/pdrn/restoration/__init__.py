@@ -1,4 +1,20 @@
-"""Restoration, sound in and sound out: methods, bundled models, streams and the restorer.
+"""Restoration: sound in, sound out; where cells meet solvers and networks."""
 
-Import from the modules, such as `pdrn.restoration.methods`: the package itself imports nothing.
-"""
+from pdrn.restoration.methods import ChambollePockMethod, MeanMethod, Method, NetworkMethod
+from pdrn.restoration.registry import Model, read_model
+from pdrn.restoration.restorer import Report, Restorer, restore
+from pdrn.restoration.streaming import BlockRestorer, Stream
+
+__all__ = [
+    "BlockRestorer",
+    "ChambollePockMethod",
+    "MeanMethod",
+    "Method",
+    "Model",
+    "NetworkMethod",
+    "Report",
+    "Restorer",
+    "Stream",
+    "read_model",
+    "restore",
+]
