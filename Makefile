@@ -38,7 +38,8 @@ dist: $(VENV)-dist/.dist
 	$(VENV)-dist/bin/twine check --strict dist/*
 
 bench: $(VENV)-bench/.bench
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(VENV)-bench/bin/python -m benchmarks
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 \
+	MALLOC_TRIM_THRESHOLD_=2147483647 MALLOC_MMAP_THRESHOLD_=33554432 $(VENV)-bench/bin/python -m benchmarks
 
 fuzz: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/fuzz_files.py 10000
