@@ -27,7 +27,11 @@ class UndetectedError(AudioError):
 
 
 class UncertainError(UndetectedError):
-    """Too few levels occur to tell the quantizer, but none of them speaks against one."""
+    """Too few levels occur to detect the quantizer, but none of them contradicts one."""
+
+
+class UndefinedError(InputError):
+    """A metric that is not defined for these signals."""
 
 
 class ModelError(InputError):
@@ -47,7 +51,7 @@ class MissingDependencyError(PdrnError, ImportError):
 
 
 def system_error(error: BaseException | None) -> OSError | None:
-    """Return the error of the operating system that an error is or was raised from, None if there is none."""
+    """Return the first error of the operating system in a chain of causes, or None."""
     while error is not None:
         if isinstance(error, OSError) and error.errno is not None:
             return error
@@ -56,7 +60,7 @@ def system_error(error: BaseException | None) -> OSError | None:
 
 
 def system_reason(error: BaseException) -> str:
-    """Return the reason that the operating system gives for an error, or else the error's own text."""
+    """Return the operating system's reason for an error, or else the error's own text."""
     return getattr(error, "strerror", None) or str(error)
 
 

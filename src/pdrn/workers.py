@@ -1,7 +1,7 @@
-"""Jobs run by workers: processes of this machine, or tasks of a Ray cluster; and how processes end.
+"""Workers: processes of this machine, or tasks of a Ray cluster; and signals that end a process.
 
-`run_jobs` yields each job with its result as it is done. A worker that is killed costs its own job and no
-other. Workers end with the process that started them: nothing is left running.
+`run_jobs` yields each job with its result as it is done. A worker that is killed loses its own job and no
+other. Workers end with the process that started them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from multiprocessing.context import SpawnProcess
 from queue import SimpleQueue
 from threading import Thread
 from types import FrameType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pdrn.errors import InputError, MissingDependencyError
 
@@ -69,10 +69,10 @@ def run_jobs(
     cpus : float
         CPUs that Ray reserves for each worker.
     check : callable, optional
-        Run once in each worker of a cluster: whether its results would be those of this machine.
+        Run once in each worker of a cluster: whether it has the same version and files as this machine.
     retry : callable, optional
-        Given a job and its result, returns the job to run in its place, or None to accept the result. It is
-        asked `ATTEMPTS` - 1 times at most.
+        Given a job and its result, returns the job to run in its place, or None to accept the result. Called
+        at most `ATTEMPTS` - 1 times per job.
 
     Raises
     ------
@@ -80,30 +80,31 @@ def run_jobs(
         If a worker of the cluster cannot start, or does not pass the check.
     """
     pool: _Pool = _Processes(work) if ray is None else _RayTasks(ray, work, cpus, check)
-    waiting = (_Attempt(job) for job in jobs)
-    repeated: deque[_Attempt[J]] = deque()
-    running: dict[Any, _Attempt[J]] = {}
+    waiting = ((job, 1) for job in jobs)
+    retries: deque[tuple[J, int]] = deque()
+    running: dict[Any, tuple[J, int]] = {}
 
     def fill() -> None:
         while len(running) < workers:
-            attempt = next(waiting, None) or (repeated.popleft() if repeated else None)
-            if attempt is None:
+            following = next(waiting, None) or (retries.popleft() if retries else None)
+            if following is None:
                 return
-            running[pool.submit(attempt.job, PAUSE_SECONDS * (attempt.number - 1))] = attempt
+            job, attempt = following
+            running[pool.submit(job, PAUSE_SECONDS * (attempt - 1))] = following
 
     try:
         fill()
         while running:
             handle, result = pool.next_done()
-            attempt = running.pop(handle)
+            job, attempt = running.pop(handle)
             if isinstance(result, _Bug):
                 raise RuntimeError(f"a worker failed:\n{result.traceback}")
-            again = retry(attempt.job, result) if retry and attempt.number < ATTEMPTS else None
-            if again is not None:
-                repeated.append(_Attempt(again, attempt.number + 1))
+            replacement = retry(job, result) if retry and attempt < ATTEMPTS else None
+            if replacement is not None:
+                retries.append((replacement, attempt + 1))
             fill()
-            if again is None:
-                yield attempt.job, result
+            if replacement is None:
+                yield job, result
         pool.close()
     except BaseException:
         pool.kill()
@@ -111,21 +112,15 @@ def run_jobs(
 
 
 @dataclass(frozen=True)
-class _Attempt(Generic[J]):
-    job: J
-    number: int = 1
-
-
-@dataclass(frozen=True)
 class _Bug:
-    """What a worker returns where its work raised."""
+    """The result of work that raised."""
 
     traceback: str
 
 
 class _Pool(Protocol):
     def submit(self, job: Any, pause_seconds: float) -> Any:
-        """Start a job; return a handle that `next_done` returns again."""
+        """Start a job after a pause; return a handle that `next_done` returns again."""
 
     def next_done(self) -> tuple[Any, Any]:
         """Wait for a job; return its handle, and its result or None if its worker was killed."""
@@ -134,7 +129,7 @@ class _Pool(Protocol):
         """End all workers, which are idle."""
 
     def kill(self) -> None:
-        """End all workers, whatever they do."""
+        """End all workers, idle or busy."""
 
 
 def _perform(work: Callable[[J], R], job: J, pause_seconds: float) -> R | _Bug:
@@ -162,7 +157,7 @@ class _Processes:
             connection, process = spawn(self._serve)
             self._processes.append(process)
         self._busy.append(connection)
-        with suppress(OSError):  # killed meanwhile, as the lack of a result will tell
+        with suppress(OSError):  # it was killed: `next_done` finds no result
             connection.send((job, pause_seconds))
         return connection
 
@@ -199,9 +194,9 @@ def _serve_jobs(connection: Connection, work: Callable[[J], R]) -> None:
 def spawn(target: Callable[[Connection], None]) -> tuple[Connection, SpawnProcess]:
     """Start a process that runs `target` on its end of a connection.
 
-    It ends when the connection is closed, or this process ends. It never hears a Ctrl-C at the terminal.
+    It ends when the connection is closed, or this process ends. A Ctrl-C at the terminal does not reach it.
     """
-    # Processes that are not forked: threads of the libraries do not survive a fork.
+    # Not forked: threads of the libraries do not survive a fork.
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_run, args=(there, target), daemon=True)
@@ -239,13 +234,13 @@ class _RayTasks:
         if free and free.get("CPU", 0) < cpus:
             print("pdrn: all CPUs of the cluster are taken; waiting for one", file=sys.stderr)
         self._ray, self._work = ray, work
-        self._session = _Session(secrets.token_hex(8), os.getcwd(), check)
+        self._session = secrets.token_hex(8), os.getcwd(), check
         self._remote = ray.remote(num_cpus=cpus, max_retries=0)(_perform_remotely)
         self._running: set[Any] = set()
         self._done: SimpleQueue[tuple[Any, Future[Any]]] = SimpleQueue()
 
     def submit(self, job: Any, pause_seconds: float) -> Any:
-        answer = self._remote.remote(self._session, self._work, job, pause_seconds)
+        answer = self._remote.remote(*self._session, self._work, job, pause_seconds)
         self._running.add(answer)
         answer.future().add_done_callback(lambda future: self._done.put((answer, future)))
         return answer
@@ -255,14 +250,13 @@ class _RayTasks:
         self._running.discard(answer)
         error = future.exception()
         if isinstance(error, self._ray.exceptions.RayTaskError):  # work does not raise: this is the worker
+            if isinstance(error.cause, InputError):
+                raise error.cause
             reason = str(error).strip().splitlines()[-1]
             raise InputError(
                 f"a worker cannot start ({reason}); install the same pdrn on all machines of the cluster"
             )
-        result = None if error else future.result()
-        if isinstance(result, _Obstacle):
-            raise InputError(result.sentence)
-        return answer, result
+        return answer, None if error else future.result()
 
     def close(self) -> None:
         pass
@@ -272,53 +266,47 @@ class _RayTasks:
             self._ray.cancel(answer, force=True)
 
 
-@dataclass(frozen=True)
-class _Session:
-    """One call of `run_jobs`: workers prepare themselves once for it."""
-
-    token: str
-    folder: str
-    check: Callable[[], bool] | None
-
-
-@dataclass(frozen=True)
-class _Obstacle:
-    sentence: str
-
-
 _prepared_for = ""
+"""Token of the call of `run_jobs` that this worker of a cluster is prepared for."""
 
 
-def _perform_remotely(session: _Session, work: Callable[[J], R], job: J, pause_seconds: float) -> Any:
+def _perform_remotely(
+    token: str,
+    folder: str,
+    check: Callable[[], bool] | None,
+    work: Callable[[J], R],
+    job: J,
+    pause_seconds: float,
+) -> R | _Bug:
     global _prepared_for
-    if _prepared_for != session.token:
+    if _prepared_for != token:
         machine = os.uname().nodename
         try:
-            os.chdir(session.folder)
-        except OSError:
-            return _Obstacle(
-                f"{machine} does not see {session.folder}; start in a folder that all machines share"
-            )
-        if session.check is not None and not session.check():
-            return _Obstacle(
+            os.chdir(folder)
+        except OSError as error:
+            raise InputError(
+                f"{machine} does not see {folder}; start in a folder that all machines share"
+            ) from error
+        if check is not None and not check():
+            raise InputError(
                 f"{machine} has another pdrn, or other networks; install the same on all machines"
             )
-        _prepared_for = session.token
+        _prepared_for = token
     return _perform(work, job, pause_seconds)
 
 
 STORE_BYTES = 128 << 20
-"""Object store of a Ray that pdrn starts: sound goes through files, so that little is enough."""
+"""Object store of a Ray that pdrn starts; it is small, as sound goes through files."""
 
 CONNECT_SECONDS = 5.0
 START_ATTEMPTS = 2
-"""Ray gives its own processes 15 seconds to start, which on a busy machine is too little (ray#65983)."""
+"""Ray gives its own processes 15 seconds to start, too few on a busy machine (ray#65983)."""
 
 RAY_SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_raylet_start_wait_time_s": "120",  # a busy machine needs more than the default of 30
-    "RAY_worker_niceness": "0",  # else workers give way to everything else on the machine
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else it warns of what a later version will do
+    "RAY_worker_niceness": "0",  # the default lets workers give way to all other processes
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # silences a warning about later versions
 }
 
 
@@ -339,14 +327,16 @@ def connect_ray(address: str | None, cpus: int) -> Iterator[Any]:
         import ray
     except ImportError as error:
         raise MissingDependencyError("Ray is not installed: pip install 'pdrn[ray]'") from error
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
-    if address is None:
-        # "local": not the cluster that RAY_ADDRESS may name.
-        options |= {"address": "local", "num_cpus": cpus, "object_store_memory": STORE_BYTES}
-        options |= {"include_dashboard": False}
+    if address is None:  # "local": not the cluster that RAY_ADDRESS may name
+        options: dict[str, Any] = {
+            "num_cpus": cpus,
+            "object_store_memory": STORE_BYTES,
+            "include_dashboard": False,
+        }
     else:
         _check_address(address)
-        options |= {"address": address}
+        options = {}
+    options |= {"address": address or "local", "log_to_driver": False, "logging_level": logging.CRITICAL}
     handler = signal.getsignal(signal.SIGTERM)
     try:
         _start_ray(ray, options)
@@ -389,11 +379,11 @@ def _check_address(address: str) -> None:
 _TERMINATIONS = (signal.SIGTERM, signal.SIGHUP)
 
 _exit_codes: list[int] = []
-"""Exit codes of the signals that were received, SIGINT included."""
+"""Exit codes of the signals received so far, SIGINT included."""
 
 
 def exit_on_signals() -> None:
-    """Let SIGTERM and SIGHUP raise SystemExit, so that what is open is cleaned up.
+    """Let SIGTERM and SIGHUP raise SystemExit, so that contexts clean up.
 
     A signal that is ignored, as SIGHUP under nohup, stays ignored.
     """
@@ -405,15 +395,15 @@ def exit_on_signals() -> None:
 
 
 def signal_exit_code() -> int | None:
-    """Return the exit code of the first signal that was received, None if none was.
+    """Return the exit code of the first signal received, or None.
 
-    A signal during an import, or while cleaning up, may surface as quite another error.
+    A signal during an import, or while cleaning up, may surface as a different error.
     """
     return _exit_codes[0] if _exit_codes else None
 
 
 def ignore_signals() -> None:
-    """Ignore SIGTERM and SIGHUP from now on: this process ends already."""
+    """Ignore SIGTERM and SIGHUP: this process ends already."""
     for number in _TERMINATIONS:
         signal.signal(number, lambda *_: None)
 
@@ -431,9 +421,9 @@ def _interrupt(number: int, _: FrameType | None) -> None:
 
 @contextmanager
 def interrupts_blocked() -> Iterator[None]:
-    """Block SIGINT: processes and threads that are started in this context never receive one.
+    """Block SIGINT: processes and threads that are started in this context never receive it.
 
-    This thread receives it afterwards, provided that all other threads were started like this.
+    This thread receives it afterwards, if all other threads were started in such a context.
     """
     resource_tracker.ensure_running()  # starting it would unblock SIGINT
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])

@@ -172,14 +172,14 @@ def test_a_card_is_shown(tiny_models):
 
 
 def test_files_are_verified(tiny_models, tmp_path, monkeypatch):
-    assert pdrn("models", "verify").stdout == "speech-large: as shipped\nspeech-small: as shipped\n"
-    assert pdrn("models", "verify", "speech-small").stdout == "speech-small: as shipped\n"
+    assert pdrn("models", "verify").stdout == "speech-large: intact\nspeech-small: intact\n"
+    assert pdrn("models", "verify", "speech-small").stdout == "speech-small: intact\n"
     for file in tiny_models.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / "speech-large.safetensors").write_bytes(b"other")
     monkeypatch.setattr(registry, "FOLDER", tmp_path)
     done = pdrn("models", "verify")
-    assert (done.returncode, done.stdout) == (1, "speech-small: as shipped\n")
+    assert (done.returncode, done.stdout) == (1, "speech-small: intact\n")
     assert "install pdrn again" in done.stderr
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pdrn.audio.cells import FloatArray
 from pdrn.audio.frames import cut
-from pdrn.errors import InputError, MissingDependencyError, PdrnError
+from pdrn.errors import InputError, MissingDependencyError, UndefinedError
 
 Signals = FloatArray | Sequence[FloatArray]
 Signal64 = NDArray[np.float64]
@@ -46,7 +46,7 @@ def _energy(signal: Signal64) -> float:
 def _decibels(wanted: float, unwanted: float) -> float:
     """Return the ratio of two energies in dB: inf without an unwanted part."""
     if wanted == 0:
-        raise InputError("the reference is silent, so there is no ratio to it; leave such signals out")
+        raise UndefinedError("the reference is silent, so there is no ratio to it; leave such signals out")
     return float(10 * np.log10(wanted / unwanted)) if unwanted else float("inf")
 
 
@@ -106,7 +106,7 @@ def segmental_snr(
         unwanted = (cut(reference - estimate, frame_length, hop) ** 2).sum(-1)
         heard = wanted > 0
         if not heard.any():
-            raise InputError(
+            raise UndefinedError(
                 f"a reference has no frame of {frame_length} samples with sound; shorten the frames"
             )
         with np.errstate(divide="ignore"):
@@ -154,7 +154,7 @@ def log_spectral_distance(
             for signal in (reference, estimate)
         ]
         if not powers[0].any():
-            raise InputError(
+            raise UndefinedError(
                 f"a reference has no frame of {frame_length} samples with sound; shorten the frames"
             )
         floor = powers[0].max() * 10 ** (floor_db / 10)
@@ -182,7 +182,7 @@ def pesq(references: Signals, estimates: Signals, sample_rate_hz: int) -> float:
         try:
             return float(measure_pesq(sample_rate_hz, reference, estimate, PESQ_BANDS[sample_rate_hz]))
         except (RuntimeError, ValueError) as error:
-            raise InputError(
+            raise UndefinedError(
                 "PESQ needs a quarter of a second or more with speech in both signals; leave such signals out"
             ) from error
 
@@ -192,7 +192,7 @@ def pesq(references: Signals, estimates: Signals, sample_rate_hz: int) -> float:
 def check_pesq(sample_rate_hz: int) -> None:
     """Refuse a rate at which PESQ is not defined."""
     if sample_rate_hz not in PESQ_BANDS:
-        raise InputError(
+        raise UndefinedError(
             f"PESQ is defined at 8000 and 16000 Hz, and this is {sample_rate_hz} Hz; leave it out or resample"
         )
 
@@ -212,7 +212,7 @@ def stoi(references: Signals, estimates: Signals, sample_rate_hz: int) -> float:
                 warnings.simplefilter("error", RuntimeWarning)
                 return float(measure_stoi(reference, estimate, sample_rate_hz))
         except (RuntimeWarning, ValueError, IndexError) as error:
-            raise InputError(
+            raise UndefinedError(
                 "STOI needs 0.4 s or more with sound in the reference; leave such signals out"
             ) from error
 
@@ -220,10 +220,10 @@ def stoi(references: Signals, estimates: Signals, sample_rate_hz: int) -> float:
 
 
 def or_none(measure: Callable[[], float]) -> float | None:
-    """Return the figure, None where it is not defined or its package is missing."""
+    """Return the figure, or None if it is not defined or its package is missing."""
     try:
         return measure()
-    except PdrnError:
+    except (UndefinedError, MissingDependencyError):
         return None
 
 

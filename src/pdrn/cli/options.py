@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -76,7 +76,7 @@ Files = Annotated[list[Path], typer.Argument(help="Sound files.", metavar="FILE"
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Turn errors of values that come from options into errors of usage."""
+    """Turn an InputError about the value of an option into a UsageError."""
     try:
         yield
     except InputError as error:
@@ -105,6 +105,20 @@ def require(module: str, extra: str) -> None:
         raise MissingDependencyError(
             f"this needs {module}, which is not installed: pip install 'pdrn[{extra}]'"
         )
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
+    """Print a table that fits the terminal: its first column is folded, and the headings of the others."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title)
+    table.add_column(headings[0], overflow="fold")
+    for heading, *cells in list(zip(headings, *rows, strict=True))[1:]:
+        table.add_column(heading, justify="right", min_width=max(map(len, cells), default=0))
+    for first, *others in rows:
+        table.add_row(printable(first), *others)
+    Console(markup=False, emoji=False).print(table)
 
 
 def scanned(*folders: Path, sample_rate_hz: int = 0, quiet: bool = False) -> Corpus:

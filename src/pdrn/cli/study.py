@@ -10,7 +10,7 @@ from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -27,6 +27,7 @@ from pdrn.cli.options import (
     WorkerOption,
     names,
     numbers,
+    print_table,
     require,
     scanned,
     scanned_at,
@@ -50,13 +51,13 @@ For example:
 
 def evaluate(
     corpus: CorpusFolder,
-    split: Annotated[str, typer.Option(help="train, dev or test.")] = "test",
+    split: Annotated[Literal["train", "dev", "test"], typer.Option(help="Split of the corpus.")] = "test",
     bits: Annotated[int, typer.Option(min=1, max=24, help="Bit depth of the quantizer.")] = 5,
     methods: Annotated[
         str, typer.Option(help="Comma-separated: qu, cp:ITERATIONS, overlapped, restore, models, files.")
     ] = "qu,cp:10,cp:25,cp:50",
     frame_length: Annotated[
-        int, typer.Option(min=1, help="Samples of a frame; files shorter than one do not count.")
+        int, typer.Option(min=1, help="Samples per frame; shorter files are left out.")
     ] = 1024,
     metrics: Metrics = "",
     sample_rate: CorpusRate = 0,
@@ -66,9 +67,6 @@ def evaluate(
     import dataclasses
     from json import dumps
 
-    from rich.console import Console
-    from rich.table import Table
-
     from pdrn.reproduction.evaluate import evaluate as rows_of
 
     perceptual, index = names(metrics), scanned(corpus, sample_rate_hz=sample_rate)
@@ -77,14 +75,19 @@ def evaluate(
         for row in rows:
             print(dumps(dataclasses.asdict(row)), flush=True)
         return
-    table = Table(title=f"{printable(corpus.resolve().name)}, {split} split, {bits} bits")
-    table.add_column("method", overflow="fold")
-    for heading in ("MSE / 1e-4", "SNR / dB", "pooled SNR / dB", "ratio", *perceptual):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        figures = (f"{1e4 * row.mse:.3f}", f"{row.snr:.2f}", f"{row.snr_pooled:.2f}", f"{row.ratio:.3f}")
-        table.add_row(printable(row.method), *figures, *(f"{getattr(row, name):.3f}" for name in perceptual))
-    Console(markup=False, emoji=False).print(table)
+    headings = ("method", "MSE / 1e-4", "SNR / dB", "pooled SNR / dB", "ratio", *perceptual)
+    figures = [
+        (
+            row.method,
+            f"{1e4 * row.mse:.3f}",
+            f"{row.snr:.2f}",
+            f"{row.snr_pooled:.2f}",
+            f"{row.ratio:.3f}",
+            *(f"{getattr(row, name):.3f}" for name in perceptual),
+        )
+        for row in rows
+    ]
+    print_table(headings, figures, f"{printable(corpus.resolve().name)}, {split} split, {bits} bits")
 
 
 def _note(sentence: str) -> None:
@@ -195,9 +198,9 @@ For example:
 
 
 def reproduce(
-    what: Annotated[str, typer.Argument(help="table1, table2, figures or all.")],
+    what: Annotated[Literal["table1", "table2", "figures", "all"], typer.Argument(help="Tables or figures.")],
     corpus: CorpusFolder,
-    recipe: Annotated[str, typer.Option(help="paper or modern.")] = "paper",
+    recipe: Annotated[Literal["paper", "modern"], typer.Option(help="Settings of training.")] = "paper",
     epochs: Annotated[int, typer.Option(min=0, help="Number of epochs (0: the recipe's).")] = 0,
     depths: Annotated[str, typer.Option(help="Comma-separated numbers of layers.")] = "1,2,5,10,15",
     lambdas: Annotated[
@@ -218,7 +221,7 @@ def reproduce(
     metrics: Metrics = "",
     jobs: Annotated[
         int,
-        WorkerOption(min=1, help="Networks trained at once, on this machine."),
+        WorkerOption(min=1, help="Networks trained at a time, on this machine."),
     ] = 1,
     engine: EngineOption = "local",
     address: Address = None,
@@ -236,20 +239,18 @@ def reproduce(
 
     Finished runs are reused.
     """
-    if what not in ("table1", "table2", "figures", "all"):
-        raise UsageError(f"choose table1, table2, figures or all to reproduce, not {what!r}")
     _check_engine(engine, address, cpus_per_network, jobs)
     if dry_run and engine == "ray":
         raise UsageError("the plan is one for this machine; leave --engine out, or --dry-run")
     perceptual = names(metrics)
+    if perceptual and what not in ("table2", "all"):
+        raise UsageError(f"--metrics is for table2, which {what} is not a part of; leave it out")
     require("torch", "train")
     require("matplotlib", "report")
     from pdrn.reproduction import report
     from pdrn.reproduction.grid import Grid, default_lambdas
     from pdrn.reproduction.tables import measure_table_2, restore_example
 
-    if perceptual and what not in ("table2", "all"):
-        raise UsageError(f"--metrics is for table2, which {what} is not a part of; leave it out")
     index = scanned_at(corpus, sample_rate)
     grid = Grid(
         recipe=recipe,
@@ -266,8 +267,7 @@ def reproduce(
     if dry_run:
         _print_plan(grid, index, out, jobs)
         return
-    is_ray = engine == "ray"
-    with connect_ray(address, os.cpu_count() or 1) if is_ray else nullcontext() as ray:
+    with connect_ray(address, os.cpu_count() or 1) if engine == "ray" else nullcontext() as ray:
         failure = _train_grid(grid, index, out, jobs, ray, cpus_per_network or 1.0)
     experiment, table = grid.table(index, out)
     if failure and not table:
@@ -276,14 +276,15 @@ def reproduce(
         table2 = measure_table_2(out, experiment, table, index, perceptual)
     if what in ("figures", "all"):
         restore_example(out, experiment, table, index)
-    if what == "table1":
-        shown = report.table_1_markdown(experiment, table)
-        print(report.experiment_section(experiment, [shown, report.training_markdown(table)]))
-    elif what == "table2":
-        shown = report.table_2_markdown(experiment, table, table2)
-        print(report.experiment_section(experiment, [shown, report.training_markdown(table)]))
-    else:
+    if what in ("figures", "all"):
         print(report.write_report(out, out / "report"))
+    else:
+        shown = (
+            report.table_1_markdown(experiment, table)
+            if what == "table1"
+            else report.table_2_markdown(experiment, table, table2)
+        )
+        print(report.experiment_section(experiment, [shown, report.training_markdown(table)]))
     if failure:
         raise InputError(f"{failure}; what could be trained is in the tables")
 
@@ -307,34 +308,40 @@ _SHARE_OF_PEAK = 0.75
 
 def _print_plan(grid: Grid, corpus: Corpus, out: Path, jobs: int) -> None:
     """Print the networks that would be trained, with FLOPs and time on this machine."""
-    from rich.console import Console
-    from rich.table import Table
-
     from pdrn.cli.progress import clock
     from pdrn.training.machine import fastest_threads, multiplications_per_second, usable_cores
 
     threads = fastest_threads(jobs)
     at_once = min(jobs, max(1, usable_cores() // threads))
     rate = at_once * multiplications_per_second(threads) * _SHARE_OF_PEAK
-    table = Table(title=f"{grid.recipe} recipe, {grid.bits} bits, {corpus.folder}")
-    for heading in ("network", "epochs", "done", "TFLOP", "time"):
-        table.add_column(heading, justify="right")
     plan = grid.plan(corpus, out, threads if jobs > 1 else 0)
-    for each in plan:
-        duration = clock(jobs * each.multiplications / rate)  # it has one part in `jobs` of the machine
-        tflop = f"{2e-12 * each.multiplications:.1f}"
-        table.add_row(each.name, str(each.epochs), str(each.epochs_done), tflop, duration)
     total = sum(each.multiplications for each in plan)
-    table.add_section()
-    table.add_row("all", "", "", f"{2e-12 * total:.1f}", clock(total / rate))
-    Console(markup=False, emoji=False).print(table)
+    rows = [
+        (
+            each.name,
+            str(each.epochs),
+            str(each.epochs_done),
+            f"{2e-12 * each.multiplications:.1f}",
+            clock(jobs * each.multiplications / rate),  # a network has one part in `jobs` of the machine
+        )
+        for each in plan
+    ]
+    print_table(
+        ("network", "epochs", "done", "TFLOP", "time"),
+        [*rows, ("all", "", "", f"{2e-12 * total:.1f}", clock(total / rate))],
+        f"{grid.recipe} recipe, {grid.bits} bits, {printable(corpus.folder)}",
+    )
     gflops = 2e-9 * rate / _SHARE_OF_PEAK
-    print(f"{jobs} at a time, {threads} threads each: {gflops:.0f} GFLOPS in matrix products, ", end="")
-    print(f"of which training takes about {_SHARE_OF_PEAK:.0%}")
+    print(
+        f"{jobs} at a time, {threads} threads each: {gflops:.0f} GFLOPS in matrix products; "
+        f"training reaches about {_SHARE_OF_PEAK:.0%} of that"
+    )
     if grid.lambdas:
         candidates = ", ".join(map(str, grid.lambdas))
-        print(f"lambda of {candidates} is chosen at L={grid.depth_for_lambda}, ", end="")
-        print("for each kind of network, by the development error")
+        print(
+            f"lambda of {candidates} is chosen at L={grid.depth_for_lambda}, "
+            "for each kind of network, by the development error"
+        )
 
 
 def _train_grid(grid: Grid, corpus: Corpus, out: Path, jobs: int, ray: Any, cpus: float) -> str:
@@ -362,11 +369,11 @@ def _train_all(
     from pdrn.reproduction.grid import network_name
     from pdrn.training.runs import run_for
 
-    runs = {network_name(config): (config, run_for(config, corpus.checksum, out)) for config in configs}
-    missing = {name: pair for name, pair in runs.items() if not pair[1].is_done}
-    by_others = ray is not None or jobs > 1
-    shown = {name: run for name, (_, run) in missing.items() if by_others}
-    results = train_networks([config for config, _ in missing.values()], corpus, out, jobs, ray, cpus)
+    runs = {config: run_for(config, corpus.checksum, out) for config in configs}
+    missing = [config for config, run in runs.items() if not run.is_done]
+    by_workers = ray is not None or jobs > 1
+    shown = {network_name(config): runs[config] for config in missing if by_workers}
+    results = train_networks(missing, corpus, out, jobs, ray, cpus)
     failed = []
     with display_runs(shown) as console, closing(results):
         for number, result in enumerate(results, 1):
@@ -376,7 +383,7 @@ def _train_all(
             if result.run is None:
                 failed.append(result)
                 console.print(f"{heading}  {result.error}", markup=False, soft_wrap=True)
-            elif by_others:
+            elif by_workers:
                 console.print(f"{heading}  dev {1e4 * result.run.smallest('dev_mse'):.3f}e-4")
     return failed
 
@@ -393,9 +400,9 @@ def train_networks(
     jobs : int
         Number of processes; 1 trains in this one, with a progress bar for each network.
     ray : module, optional
-        Train on the cluster that Ray is connected to instead.
+        Ray, connected to a cluster (`connect_ray`), to train there instead.
     cpus : float
-        CPUs that Ray reserves for each network, which computes with as many threads, at least one.
+        CPUs that Ray reserves for each network; their whole number, at least 1, is its number of threads.
     """
     from pdrn.cli.progress import display
     from pdrn.reproduction.grid import Trained, network_name, train_network
@@ -431,11 +438,11 @@ def train_networks(
 
 
 _RELEASE_SECONDS = 60.0
-"""Workers of a lost machine may live a little longer, and hold the locks of their runs."""
+"""A worker of a lost machine may live a little longer, and hold the lock of its run."""
 
 
 def _train_on_cluster(config: Config, corpus: Corpus, out: Path, threads: int) -> Trained:
-    """Train a network, when a lost worker has released the lock of its run."""
+    """Wait until a lost worker has released the lock of the run, and train."""
     from pdrn.reproduction.grid import train_network
     from pdrn.training.runs import run_for
 
@@ -465,7 +472,9 @@ For example:
 
 
 def study(
-    what: Annotated[str, typer.Argument(help="neighbours, extrapolation or iterating.")],
+    what: Annotated[
+        Literal["neighbours", "extrapolation", "iterating"], typer.Argument(help="Name of the study.")
+    ],
     corpus: CorpusFolder,
     epochs: Annotated[
         int, typer.Option(min=1, help="Number of epochs; for neighbours, of the first network.")
@@ -476,7 +485,7 @@ def study(
     rates: Annotated[
         str,
         typer.Option(
-            help="Comma-separated learning rates; the best of each network, at the first seed, counts."
+            help="Comma-separated learning rates; each network takes its best one at the first seed."
         ),
     ] = "1e-4,3e-4,1e-3",
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 1,
@@ -489,16 +498,14 @@ def study(
 ) -> None:
     """Compare networks on the same task.
 
-    Neighbours train for the same time, others for the same number of steps.
+    The networks of `neighbours` train for the same time, those of the others for the same number of steps.
     """
     require("torch", "train")
     require("matplotlib", "report")
     from pdrn.cli.progress import display
     from pdrn.reproduction.report import comparison_section
-    from pdrn.reproduction.studies import STUDIES, run_study
+    from pdrn.reproduction.studies import run_study
 
-    if what not in STUDIES:
-        raise UsageError(f"choose one of {', '.join(STUDIES)} to study, not {what!r}")
     layers, learning_rates = numbers(depths, int, "depths"), numbers(rates, float, "rates")
     least = 2 if what == "iterating" else 1
     if not learning_rates or not layers or min(layers) < least:
@@ -533,8 +540,8 @@ def report(
         bool,
         typer.Option(
             "--logs",
-            help="Copy records, logs and tables there too, without networks and sound, so that it can be "
-            "published, and reported on again.",
+            help="Copy records, logs and tables there, without networks and sound, to publish the folder "
+            "and make the report again.",
         ),
     ] = False,
 ) -> None:

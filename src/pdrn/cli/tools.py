@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from pdrn.cli.options import Command, Files, Json, Law, Overwrite, usage_errors
-from pdrn.errors import AudioError, MissingDependencyError, PdrnError, StorageError, UsageError, printable
+from pdrn.cli.options import Command, Files, Json, Law, Overwrite, print_table, usage_errors
+from pdrn.errors import AudioError, PdrnError, StorageError, UsageError, printable
 
 if TYPE_CHECKING:
     from pdrn.audio.cells import Cells, FloatArray
@@ -34,8 +35,8 @@ def quantize(
     kind: Annotated[
         Kind | None,
         typer.Option(
-            help="Zero is an edge (mid-rise, as in the paper), a level (mid-tread, as in PCM), or a level "
-            "that stands for all up to the next (truncation); default: mid-rise."
+            help="Zero is an edge of cells (mid-rise, as in the paper), a level in the middle of its cell "
+            "(mid-tread, as in PCM), or a level at the lower end of its cell (truncation); default: mid-rise."
         ),
     ] = None,
     law: Annotated[Law | None, typer.Option(help="Law of G.711, instead of a bit depth.")] = None,
@@ -53,13 +54,17 @@ def quantize(
     import numpy as np
 
     from pdrn.audio.files import open_audio, writer
-    from pdrn.audio.quantizers import Clipping
+    from pdrn.audio.quantizers import ALaw, Clipping, MidRise, MidTread, MuLaw, Truncation
     from pdrn.storage import refuse_same
 
     with usage_errors():
-        quantizer = _coder(bits, kind or "mid-rise", law)
+        if bits is None:
+            quantizer: Coder = MuLaw() if law == "mulaw" else ALaw()
+        else:
+            kinds = {"mid-rise": MidRise, "mid-tread": MidTread, "truncation": Truncation}
+            quantizer = kinds[kind or "mid-rise"](bits)
         clipping = None if clip_at is None else Clipping(clip_at)
-    # A level half-way between two of as many bits takes one bit more.
+    # Mid-rise levels lie half-way between those of PCM, and take one bit more.
     subtype = "PCM_16" if (bits or 0) < 16 else "PCM_24" if (bits or 0) < 24 else "PCM_32"
     refuse_same(source, target)
     with open_audio(source) as (header, sounds):
@@ -72,15 +77,6 @@ def quantize(
                 put(quantizer.quantize(samples))
     if beyond and clip_at is None:
         print(f"{beyond} samples beyond full scale were cut off there", file=sys.stderr)
-
-
-def _coder(bits: int | None, kind: Kind, law: Law | None) -> Coder:
-    from pdrn.audio.quantizers import ALaw, MidRise, MidTread, MuLaw, Truncation
-
-    if bits is None:
-        return MuLaw() if law == "mulaw" else ALaw()
-    kinds = {"mid-rise": MidRise, "mid-tread": MidTread, "truncation": Truncation}
-    return kinds[kind](bits)
 
 
 INSPECT_EXAMPLES = """\b
@@ -168,7 +164,7 @@ def compare(
     files: Annotated[list[Path], typer.Argument(help="Versions of it.", metavar="FILE...")],
     json: Json = False,
 ) -> None:
-    """Measure how far sounds are from a reference.
+    """Measure the distance of sounds from a reference.
 
     In decibels: signal-to-noise ratio, whole and segmental, scale-invariant signal-to-distortion ratio
     (higher is better), log-spectral distance (lower is better). PESQ and STOI need pdrn[metrics].
@@ -179,7 +175,7 @@ def compare(
     from pdrn.audio.metrics import is_finite
 
     wanted = read(reference)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for file in files:
         sound = read(file)
         if (sound.sample_rate_hz, sound.samples.shape) != (wanted.sample_rate_hz, wanted.samples.shape):
@@ -187,17 +183,26 @@ def compare(
                 f"{file} has {sound.samples.shape} samples at {sound.sample_rate_hz} Hz, the reference "
                 f"{wanted.samples.shape} at {wanted.sample_rate_hz} Hz; compare sounds of one length and rate"
             )
-        rows.append({"file": str(file)} | _measured(wanted.samples, sound.samples, sound.sample_rate_hz))
+        figures = _figures(wanted.samples, sound.samples, sound.sample_rate_hz)
+        rows.append({"file": str(file)} | figures)
     if json:
         for row in rows:
             print(dumps({name: value if is_finite(value) else None for name, value in row.items()}))
         return
-    _print_table(rows)
+    defined = [name for name in figures if any(row[name] is not None for row in rows)]
+    units = [name.removesuffix("_db") + " / dB" if name.endswith("_db") else name for name in defined]
+    print_table(
+        ["file", *(unit.replace("_", " ") for unit in units)],
+        [[row["file"], *(_decimals(row[name]) for name in defined)] for row in rows],
+    )
 
 
-def _measured(reference: Any, estimate: Any, sample_rate_hz: int) -> dict[str, float | None]:
+def _decimals(figure: float | None) -> str:
+    return "-" if figure is None else f"{figure:.2f}"
+
+
+def _figures(reference: FloatArray, estimate: FloatArray, sample_rate_hz: int) -> dict[str, float | None]:
     from pdrn.audio import metrics
-    from pdrn.audio.metrics import or_none
 
     measures: dict[str, Callable[[], float]] = {
         "snr_db": lambda: metrics.snr(reference, estimate),
@@ -207,27 +212,7 @@ def _measured(reference: Any, estimate: Any, sample_rate_hz: int) -> dict[str, f
         "pesq": lambda: metrics.pesq(reference, estimate, sample_rate_hz),
         "stoi": lambda: metrics.stoi(reference, estimate, sample_rate_hz),
     }
-    return {name: or_none(measure) for name, measure in measures.items()}
-
-
-def _print_table(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table()
-    names = [name for name in rows[0] if any(row[name] is not None for row in rows)]
-    for name in names:
-        heading = name.removesuffix("_db").replace("_", " ") + (" / dB" if name.endswith("_db") else "")
-        table.add_column(heading, justify="left" if name == "file" else "right", overflow="fold")
-    for row in rows:
-        cells = (row[name] for name in names)
-        table.add_row(
-            *(
-                "-" if cell is None else printable(cell) if isinstance(cell, str) else f"{cell:.2f}"
-                for cell in cells
-            )
-        )
-    Console(markup=False, emoji=False).print(table)
+    return {name: metrics.or_none(measure) for name, measure in measures.items()}
 
 
 MODELS_EXAMPLES = """\b
@@ -247,9 +232,6 @@ def list_models(json: Json = False) -> None:
     from dataclasses import asdict
     from json import dumps
 
-    from rich.console import Console
-    from rich.table import Table
-
     from pdrn.restoration.registry import facts, names
 
     rows = [facts(name) for name in names()]
@@ -257,19 +239,19 @@ def list_models(json: Json = False) -> None:
         for row in rows:
             print(dumps(asdict(row)), flush=True)
         return
-    table = Table()
-    for heading in ("name", "sample rate", "weights", "file", "stream latency"):
-        table.add_column(heading, justify="left" if heading == "name" else "right")
-    for row in rows:
-        latency = 1000 * row.stream_latency_samples / row.sample_rate_hz
-        table.add_row(
-            row.name,
-            f"{row.sample_rate_hz} Hz",
-            f"{row.weights:,}",
-            f"{row.bytes / 1e6:.1f} MB",
-            f"{latency:.0f} ms",
-        )
-    Console().print(table)
+    print_table(
+        ("name", "sample rate", "weights", "file", "stream latency"),
+        [
+            (
+                row.name,
+                f"{row.sample_rate_hz} Hz",
+                f"{row.weights:,}",
+                f"{row.bytes / 1e6:.1f} MB",
+                f"{1000 * row.stream_latency_samples / row.sample_rate_hz:.0f} ms",
+            )
+            for row in rows
+        ],
+    )
 
 
 @models.command(cls=Command)
@@ -293,7 +275,7 @@ def verify(
     for name in names or registry.names():
         try:
             registry.verify(name)
-            print(f"{name}: as shipped")
+            print(f"{name}: intact")
         except PdrnError as error:
             failed = True
             print(f"pdrn: {error}", file=sys.stderr)
@@ -312,195 +294,111 @@ def demo(
     ] = Path("pdrn-demo"),
 ) -> None:
     """Quantize and restore the bundled speech, and show the gain."""
-    from rich.console import Console
-    from rich.table import Table
-
-    rows = list(_demonstrations(folder))
-    has_pesq = any(row.restored_pesq is not None for row in rows)
-    table = Table(title="32 s of synthetic speech, restored")
-    pesq = ["PESQ"] if has_pesq else []
-    for heading in ("bits", "by", "SNR / dB", "gain / dB", *pesq, "outside", "speed"):
-        table.add_column(heading, justify="left" if heading == "by" else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            str(row.bits),
-            row.method,
-            f"{row.quantized_snr:.2f}→{row.restored_snr:.2f}",
-            f"{row.restored_snr - row.quantized_snr:+.2f}",
-            *([f"{row.quantized_pesq:.2f}→{row.restored_pesq:.2f}"] if has_pesq else []),
-            f"by {row.violation:g}",
-            f"{row.times_real_time:.0f}x",
-        )
-    Console().print(table)
-    print(f"Listen to {folder}/*.wav and look at {folder}/cells.svg. What to try next:")
-    print(f"  pdrn inspect {folder}/speech_5bits.wav")
-    print(f"  pdrn restore {folder}/speech_5bits.wav --mix 0.7 -o half.wav")
-    print("  pdrn restore --help")
-
-
-_DEMO_BITS = (4, 5, 6, 8)
-_PICTURED_BITS = 4
-_PICTURED = slice(193043, 193043 + 100)
-
-
-@dataclass(frozen=True)
-class _Demonstration:
-    """A bit depth and a method: quality before and after, and the distance outside the cells."""
-
-    bits: int
-    method: str
-    quantized_snr: float
-    restored_snr: float
-    quantized_pesq: float | None
-    restored_pesq: float | None
-    violation: float
-    times_real_time: float
-
-
-def _demonstrations(folder: Path) -> Iterator[_Demonstration]:
-    """Restore the speech at each bit depth by each method; leave all sounds and a picture in the folder."""
     import time
 
     from pdrn.audio.corpus import speech
     from pdrn.audio.files import write
-    from pdrn.audio.metrics import snr
+    from pdrn.audio.metrics import or_none, pesq, snr
     from pdrn.audio.quantizers import MidRise
     from pdrn.restoration.registry import for_rate
     from pdrn.restoration.restorer import Restorer
     from pdrn.storage import atomic_write, make_folder
 
     samples, sample_rate_hz = speech()
-    restorers = {"cp": Restorer(method="cp")}
-    if fitting := for_rate(sample_rate_hz):
-        restorers = {fitting[0]: Restorer.from_pretrained(fitting[0], method="network")} | restorers
+    restorers = {name: Restorer(name, method="network") for name in for_rate(sample_rate_hz)[:1]}
+    restorers["cp"] = Restorer(method="cp")
     make_folder(folder)
-    _refuse_foreign_files(folder, samples, restorers)
+    _refuse_foreign_files(folder, samples)
     write(folder / "speech.wav", samples, sample_rate_hz, overwrite=True)
-    for bits in _DEMO_BITS:
+    rows = []
+    for bits in (4, 5, 6, 8):
         quantizer = MidRise(bits, full_scale=True)
         cells = quantizer.cells(quantizer.encode(samples))
         name = f"speech_{bits}bits"
         write(folder / f"{name}.wav", cells.centre, sample_rate_hz, cells, subtype="PCM_16", overwrite=True)
-        quantized_pesq = _pesq(samples, cells.centre, sample_rate_hz)
-        curves = {}
+        snr_before = snr(samples, cells.centre)
+        pesq_before = or_none(partial(pesq, samples, cells.centre, sample_rate_hz))
+        curves: dict[str, FloatArray] = {"original": samples[_PICTURED]}
         for method, restorer in restorers.items():
             begin = time.perf_counter()
             restored = restorer.restore_cells(cells, sample_rate_hz, quantizer.step)
             seconds = time.perf_counter() - begin
             write(folder / f"{name}_{method}.wav", restored, sample_rate_hz, cells, overwrite=True)
             curves[method] = restored[_PICTURED]
-            yield _Demonstration(
-                bits=bits,
-                method=method,
-                quantized_snr=snr(samples, cells.centre),
-                restored_snr=snr(samples, restored),
-                quantized_pesq=quantized_pesq,
-                restored_pesq=_pesq(samples, restored, sample_rate_hz),
-                violation=cells.violation(restored),
-                times_real_time=len(samples) / sample_rate_hz / seconds,
+            snr_after = snr(samples, restored)
+            pesq_after = or_none(partial(pesq, samples, restored, sample_rate_hz))
+            rows.append(
+                (
+                    str(bits),
+                    method,
+                    f"{snr_before:.2f}→{snr_after:.2f}",
+                    f"{snr_after - snr_before:+.2f}",
+                    f"{_decimals(pesq_before)}→{_decimals(pesq_after)}",
+                    f"by {cells.violation(restored):g}",
+                    f"{len(samples) / sample_rate_hz / seconds:.0f}x",
+                )
             )
         if bits == _PICTURED_BITS:
             title = f"{bits} bits: every cell holds the truth"
-            drawing = draw_cells(cells[_PICTURED], samples[_PICTURED], curves, sample_rate_hz, title)
             with atomic_write(folder / "cells.svg", overwrite=True) as file:
-                file.write(drawing.encode())
+                file.write(_draw(cells[_PICTURED], curves, sample_rate_hz, title).encode())
+    headings = ("bits", "method", "SNR / dB", "gain / dB", "PESQ", "outside", "speed")
+    print_table(headings, rows, "32 s of synthetic speech, restored")
+    print(f"Listen to {folder}/*.wav and look at {folder}/cells.svg. What to try next:")
+    print(f"  pdrn inspect {folder}/speech_5bits.wav")
+    print(f"  pdrn restore {folder}/speech_5bits.wav --mix 0.7 -o half.wav")
+    print("  pdrn restore --help")
 
 
-def _refuse_foreign_files(folder: Path, samples: FloatArray, methods: Iterable[str]) -> None:
-    """Refuse to replace files that are no demo's: a demo is known by its own speech.wav."""
+_PICTURED_BITS = 4
+_PICTURED = slice(193043, 193043 + 100)
+
+
+def _refuse_foreign_files(folder: Path, samples: FloatArray) -> None:
+    """Refuse to replace files of anything but an earlier demo, which is known by its speech.wav."""
     import numpy as np
 
     from pdrn.audio.files import read
 
-    endings = ("", *(f"_{method}" for method in methods))
-    sounds = [f"speech_{bits}bits{end}.wav" for bits in _DEMO_BITS for end in endings]
-    found = [folder / name for name in ("speech.wav", "cells.svg", *sounds) if (folder / name).exists()]
-    try:
-        is_demo = np.array_equal(read(folder / "speech.wav").samples, samples.astype(np.float32))
-    except PdrnError:
-        is_demo = False
-    if found and not is_demo:
+    found = [*sorted(folder.glob("speech*.wav")), *folder.glob("cells.svg")]
+    if found:
+        with suppress(PdrnError):
+            if np.array_equal(read(folder / "speech.wav").samples, samples.astype(np.float32)):
+                return
         raise StorageError(f"{found[0]} is not of the demonstration; choose another folder for that")
 
 
-def _pesq(samples: FloatArray, estimate: FloatArray, sample_rate_hz: int) -> float | None:
-    from pdrn.audio.metrics import pesq
-
-    try:
-        return pesq(samples, estimate, sample_rate_hz)
-    except MissingDependencyError:
-        return None
+_CURVE_COLOURS = ("#1d4ed8", "#c2410c", "#15803d")
 
 
-_WIDTH, _HEIGHT = 900, 420
-_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 20, 50, 40
-_LEGEND = 108
-"""Width of each entry."""
-
-_CELL, _QUANTIZED, _ORIGINAL = "#e3e8ef", "#8a94a6", "#1d4ed8"
-_RESTORED = ("#c2410c", "#15803d")
-"""One colour per method."""
-
-
-def draw_cells(
-    cells: Cells, original: FloatArray, restored: Mapping[str, FloatArray], sample_rate_hz: int, title: str
-) -> str:
-    """Return an SVG image of a stretch of sound: its cells as boxes, the signals as curves.
-
-    `restored` has up to two signals, by the names of their methods.
-    """
-    count = len(original)
-    low, high = float(cells.lo.min()), float(cells.hi.max())
-    across = (_WIDTH - _LEFT - _RIGHT) / count
-    up = (_HEIGHT - _TOP - _BOTTOM) / (high - low)
-
-    def x(index: float) -> float:
-        return _LEFT + (index + 0.5) * across
-
-    def y(value: float) -> float:
-        return _HEIGHT - _BOTTOM - (value - low) * up
-
-    def curve(samples: FloatArray, colour: str) -> str:
-        points = " ".join(f"{x(index):.1f},{y(float(value)):.1f}" for index, value in enumerate(samples))
-        return f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
-
-    boxes = [
-        f'<rect x="{x(index) - across / 2:.1f}" y="{y(float(hi)):.1f}" width="{across:.1f}" '
-        f'height="{(float(hi) - float(lo)) * up:.1f}" fill="{_CELL}" stroke="white" stroke-width="0.5"/>'
-        for index, (lo, hi) in enumerate(zip(cells.lo, cells.hi, strict=True))
-    ]
-    marks = [
-        f'<rect x="{x(index) - across / 2:.1f}" y="{y(float(centre)) - 1:.1f}" width="{across:.1f}" '
-        f'height="2" fill="{_QUANTIZED}"/>'
-        for index, centre in enumerate(cells.centre)
-    ]
-    by_method = list(zip(restored, _RESTORED, strict=False))
-    names = [("cell", _CELL), ("quantized", _QUANTIZED), ("original", _ORIGINAL), *by_method]
-    first = _WIDTH - _RIGHT - _LEGEND * len(names)
-    legend = [
-        f'<rect x="{first + _LEGEND * place}" y="18" width="14" height="10" fill="{colour}"/>'
-        f'<text x="{first + 18 + _LEGEND * place}" y="28" font-size="12">{name}</text>'
-        for place, (name, colour) in enumerate(names)
-    ]
+def _draw(cells: Cells, curves: Mapping[str, FloatArray], sample_rate_hz: int, title: str) -> str:
+    """Return an SVG image of a stretch of sound: its cells as boxes, up to three signals as curves."""
+    count, low, high = len(cells.lo), float(cells.lo.min()), float(cells.hi.max())
+    ends = zip(cells.lo, cells.hi, strict=True)
+    boxes = "".join(f"M{i} {-hi:.6f}h1V{-lo:.6f}h-1z" for i, (lo, hi) in enumerate(ends))
+    levels = "".join(f"M{i} {-centre:.6f}h1" for i, centre in enumerate(cells.centre))
+    shapes = [f'<path d="{boxes}" fill="#e3e8ef" stroke="white"/>', f'<path d="{levels}" stroke="#8a94a6"/>']
+    legend = [("cell", "#c3ccd9"), ("quantized", "#8a94a6"), *zip(curves, _CURVE_COLOURS, strict=False)]
+    for (_, colour), curve in zip(legend[2:], curves.values(), strict=True):
+        points = " ".join(f"{i + 0.5},{-value:.6f}" for i, value in enumerate(curve))
+        shapes.append(f'<polyline points="{points}" stroke="{colour}"/>')
+    names = [f'\u2003<tspan fill="{colour}">\u25a0</tspan> {name}' for name, colour in legend]
     ticks = [
-        f'<text x="{x(milliseconds * sample_rate_hz / 1000):.1f}" y="{_HEIGHT - 15}" text-anchor="middle">'
-        f"{milliseconds} ms</text>"
-        for milliseconds in range(1000 * count // sample_rate_hz + 1)
-    ] + [
-        f'<text x="{_LEFT - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{value:g}</text>'
-        for value in (low, (low + high) / 2, high)
+        f'<text x="{60 + 820 * ms * sample_rate_hz / 1000 / count:.1f}" y="405">{ms} ms</text>'
+        for ms in range(1000 * count // sample_rate_hz + 1)
     ]
+    ticks += [f'<text x="8" y="{y}">{value:g}</text>' for value, y in ((high, 60), (low, 380))]
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
-            'font-family="sans-serif" font-size="13" fill="#334155">',
-            f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
-            f'<text x="{_LEFT}" y="28" font-size="16">{title}</text>',
-            *boxes,
-            *marks,
-            curve(original, _ORIGINAL),
-            *(curve(restored[method], colour) for method, colour in by_method),
-            *legend,
+            '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 420" font-family="sans-serif" '
+            'font-size="13" fill="#334155">',
+            '<rect width="900" height="420" fill="white"/>',
+            f'<text x="60" y="28" font-size="16">{title}</text>',
+            f'<text x="880" y="28" text-anchor="end">{"".join(names)}</text>',
+            f'<svg x="60" y="50" width="820" height="330" viewBox="0 {-high} {count} {high - low}" '
+            'preserveAspectRatio="none"><g fill="none" stroke-width="2">',
+            *(shape.replace("/>", ' vector-effect="non-scaling-stroke"/>') for shape in shapes),
+            "</g></svg>",
             *ticks,
             "</svg>\n",
         ]

@@ -43,8 +43,6 @@ from pdrn.training.runs import Run, run_for, save_json
 if TYPE_CHECKING:
     from pdrn.training.loop import Callback
 
-STUDIES = ("neighbours", "extrapolation", "iterating")
-
 Labels = Mapping[str, str | int]
 """Column of the report -> what tells a candidate from the others."""
 

@@ -140,7 +140,7 @@ class Run:
 
         The record is written last: a process that is killed before starts afresh.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         for name in ("log.jsonl", "best.safetensors", "state.safetensors"):
             (self.folder / name).unlink(missing_ok=True)
             if resume_from and (resume_from.folder / name).exists():
