@@ -232,7 +232,7 @@ class Zero(_BuiltIn):
         return namespace(x).zeros_like(x[..., 0])
 
     def conjugate(self, y: Array) -> Array:
-        return indicator(_l1_norm(y), 0.0, y)
+        return indicator(p_norm(y, 1), 0.0, y)
 
     def project_dual(self, y: Array) -> Array:
         return namespace(y).zeros_like(y)
@@ -458,13 +458,10 @@ DUAL_ORDER: dict[float, float] = {1: math.inf, 2: 2, math.inf: 1}
 
 def p_norm(x: Array, p: float) -> Array:
     """Return ``|x|_p`` of each vector, for p = 1, 2 or infinity."""
-    if p == 1:
-        return _l1_norm(x)
-    return norm(x)[..., 0] if p == 2 else namespace(x).amax(namespace(x).abs(x), -1)
-
-
-def _l1_norm(x: Array) -> Array:
-    return namespace(x).abs(x).sum(-1)
+    if p == 2:
+        return norm(x)[..., 0]
+    magnitudes = namespace(x).abs(x)
+    return magnitudes.sum(-1) if p == 1 else namespace(x).amax(magnitudes, -1)
 
 
 def project_ball(x: Array, p: float, radius: Step) -> Array:
@@ -485,7 +482,7 @@ def project_ball(x: Array, p: float, radius: Step) -> Array:
     threshold = xp.clip(xp.amax(thresholds, -1)[..., None], 0, None)
     projected = x - clip(x, -threshold, threshold)
     # By rounding it may be outside still, the more the longer it is.
-    size, most = detach(_l1_norm(projected)[..., None]), detach(convert(radius, x))
+    size, most = detach(p_norm(projected, 1)[..., None]), detach(convert(radius, x))
     return projected * xp.where(size > most, most / xp.where(size > most, size, xp.ones_like(size)), 1)
 
 

@@ -408,48 +408,24 @@ class Convolution(_BuiltIn):
         return synthesise(coefficients, convert(self.filters, y), self.hop)
 
 
-@dataclass(frozen=True, eq=False)
-class DCT(_BuiltIn):
-    """The orthonormal DCT-II of vectors of length ``size``, the paper's dictionary.
-
-    ``(K x)_k = c_k sum_t x_t cos(pi k (2 t + 1) / (2 n))`` with ``c_0 = sqrt(1 / n)``, ``c_k = sqrt(2 / n)``.
-    """
+class _CosineTransform(_BuiltIn):
+    """The orthonormal DCT-II along every side of an array, which is flattened row by row."""
 
     isometric = True
 
-    size: int
+    @property
+    @abstractmethod
+    def _sides(self) -> tuple[int, ...]: ...
 
     def __post_init__(self) -> None:
-        if self.size < 1:
-            raise InputError(f"a cosine transform needs at least one sample, got size {self.size}")
+        if min(self._sides) < 1:
+            sizes = " by ".join(map(str, self._sides))
+            raise InputError(f"a cosine transform needs a size of at least 1, got {sizes}")
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.size, self.size
-
-    def _apply(self, x: Array) -> Array:
-        return _dct(x, inverse=False)
-
-    def _adjoint(self, y: Array) -> Array:
-        return _dct(y, inverse=True)
-
-
-@dataclass(frozen=True, eq=False)
-class DCT2D(_BuiltIn):
-    """The orthonormal two-dimensional DCT-II of images of ``height`` rows, flattened row by row."""
-
-    isometric = True
-
-    height: int
-    width: int
-
-    def __post_init__(self) -> None:
-        if self.height < 1 or self.width < 1:
-            raise InputError(f"an image needs at least one pixel, got {self.height} by {self.width}")
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.height * self.width, self.height * self.width
+        n = math.prod(self._sides)
+        return n, n
 
     def _apply(self, x: Array) -> Array:
         return self._transform(x, inverse=False)
@@ -458,19 +434,39 @@ class DCT2D(_BuiltIn):
         return self._transform(y, inverse=True)
 
     def _transform(self, x: Array, inverse: bool) -> Array:
-        images = x.reshape(*x.shape[:-1], self.height, self.width)
-        if is_tensor(images):
-            return _tensor_dct(_tensor_dct(images, inverse).mT, inverse).mT.reshape(x.shape)
-        transform = scipy.fft.idctn if inverse else scipy.fft.dctn
-        transformed: NumpyArray = transform(images, axes=(-2, -1), norm="ortho")
-        return transformed.reshape(x.shape)
+        array, axes = x.reshape(*x.shape[:-1], *self._sides), range(-len(self._sides), 0)
+        if is_tensor(array):
+            for axis in reversed(axes):
+                array = _tensor_dct(array.movedim(axis, -1), inverse).movedim(-1, axis)
+        else:
+            array = (scipy.fft.idctn if inverse else scipy.fft.dctn)(array, axes=axes, norm="ortho")
+        return array.reshape(x.shape)
 
 
-def _dct(x: Array, inverse: bool) -> Array:
-    if is_tensor(x):
-        return _tensor_dct(x, inverse)
-    transformed: NumpyArray = (scipy.fft.idct if inverse else scipy.fft.dct)(x, norm="ortho")
-    return transformed
+@dataclass(frozen=True, eq=False)
+class DCT(_CosineTransform):
+    """The orthonormal DCT-II of vectors of length ``size``, the paper's dictionary.
+
+    ``(K x)_k = c_k sum_t x_t cos(pi k (2 t + 1) / (2 n))`` with ``c_0 = sqrt(1 / n)``, ``c_k = sqrt(2 / n)``.
+    """
+
+    size: int
+
+    @property
+    def _sides(self) -> tuple[int, ...]:
+        return (self.size,)
+
+
+@dataclass(frozen=True, eq=False)
+class DCT2D(_CosineTransform):
+    """The orthonormal two-dimensional DCT-II of images of ``height`` rows, flattened row by row."""
+
+    height: int
+    width: int
+
+    @property
+    def _sides(self) -> tuple[int, ...]:
+        return self.height, self.width
 
 
 @lru_cache(maxsize=32)
@@ -516,7 +512,7 @@ class GaborFrame(_BuiltIn):
     window_length: int
     hop: int
     fft_length: int = 0
-    """Zero stands for the window length."""
+    """0: the window length."""
 
     def __post_init__(self) -> None:
         if self.size < 1:
@@ -525,11 +521,9 @@ class GaborFrame(_BuiltIn):
             raise InputError(
                 f"need 1 <= hop <= window length, got hop {self.hop} and window length {self.window_length}"
             )
-        if self.fft_length and self.fft_length < self.window_length:
-            raise InputError(
-                f"the transform must hold the window: need fft_length >= {self.window_length}, "
-                f"got {self.fft_length}"
-            )
+        set_field(self, "fft_length", self.fft_length or self.window_length)
+        if self.fft_length < self.window_length:
+            raise InputError(f"need fft_length >= window length {self.window_length}, got {self.fft_length}")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -537,11 +531,7 @@ class GaborFrame(_BuiltIn):
 
     @property
     def channels(self) -> int:
-        return 2 * (self._points // 2 + 1)
-
-    @property
-    def _points(self) -> int:
-        return self.fft_length or self.window_length
+        return 2 * (self.fft_length // 2 + 1)
 
     @property
     def _overlap(self) -> int:
@@ -572,7 +562,7 @@ class GaborFrame(_BuiltIn):
         """sqrt(2) for frequencies whose mirror image is left out, for cosine and sine alike."""
         scale = np.full(self.channels // 2, math.sqrt(2))
         scale[0] = 1
-        if self._points % 2 == 0:
+        if self.fft_length % 2 == 0:
             scale[-1] = 1
         return np.repeat(scale, 2)
 
@@ -585,10 +575,10 @@ class GaborFrame(_BuiltIn):
         seen = views(padded, self._overlap * self.hop, self.hop) * convert(self.window, x)
         seen = seen[..., : self.window_length]
         if is_tensor(x):
-            spectrum = xp.fft.rfft(seen, n=self._points, norm="ortho")
+            spectrum = xp.fft.rfft(seen, n=self.fft_length, norm="ortho")
             pairs: Array = xp.view_as_real(spectrum).flatten(-2)
         else:
-            spectrum = scipy.fft.rfft(seen, n=self._points, norm="ortho")
+            spectrum = scipy.fft.rfft(seen, n=self.fft_length, norm="ortho")
             pairs = spectrum.view(spectrum.real.dtype)
         return (pairs * convert(self._bin_scale, x)).reshape(*batch, self.shape[0])
 
@@ -597,10 +587,10 @@ class GaborFrame(_BuiltIn):
         pairs = y.reshape(*y.shape[:-1], self._views, self.channels) / convert(self._bin_scale, y)
         if is_tensor(pairs):
             spectrum = xp.view_as_complex(pairs.reshape(*pairs.shape[:-1], -1, 2))
-            seen: Array = xp.fft.irfft(spectrum, n=self._points, norm="ortho")
+            seen: Array = xp.fft.irfft(spectrum, n=self.fft_length, norm="ortho")
         else:
             spectrum = pairs.view(np.result_type(pairs.dtype, np.complex64))
-            seen = scipy.fft.irfft(spectrum, n=self._points, norm="ortho")
+            seen = scipy.fft.irfft(spectrum, n=self.fft_length, norm="ortho")
         edge = (self._overlap - 1) * self.hop
         missing = zeros((*seen.shape[:-1], edge + self.hop - self.window_length), y)
         seen = xp.concatenate([seen[..., : self.window_length], missing], -1) * convert(self.window, y)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
@@ -58,10 +59,7 @@ def method_named(name: str, frame_length: int = FRAME_LENGTH, sample_rate_hz: in
     if name == "qu":
         return lambda signals: [cells.centre for cells in signals]
     if kind == "cp" and argument.isdecimal() and int(argument) > 0:
-        iterations = int(argument)
-        return lambda signals: _by_frame(
-            signals, frame_length, lambda cells: _chambolle_pock(cells, iterations)
-        )
+        return _by_frame(frame_length, partial(_chambolle_pock, iterations=int(argument)))
     if name in ("overlapped", "restore"):
         return _restorer_method(Restorer(method="cp" if name == "overlapped" else "auto"), sample_rate_hz)
     model, shifts = _model_and_shifts(name)
@@ -109,7 +107,7 @@ def _model_and_shifts(name: str) -> tuple[str, int | None]:
 
 
 def _restorer_method(restorer: Restorer, sample_rate_hz: int) -> Method:
-    """Return the method of a restorer, which is refused now if it cannot take the sample rate."""
+    """Return the method of a restorer; refuse at once a sample rate that it cannot take."""
     restorer.method_for(sample_rate_hz, 1.0)
     return lambda signals: [restorer.restore_cells(cells, sample_rate_hz, _width(cells)) for cells in signals]
 
@@ -125,7 +123,7 @@ def network_method(network: Network, unit: Unit) -> Method:
     frame_length = require_cells(network.architecture).map.frame_length
     if frame_length is None:
         return lambda signals: [restore(cells) for cells in signals]
-    return lambda signals: _by_frame(signals, frame_length, restore)
+    return _by_frame(frame_length, restore)
 
 
 def _width(cells: Cells) -> float:
@@ -134,21 +132,21 @@ def _width(cells: Cells) -> float:
     return float(np.median(widths[widths > 0]))
 
 
-def _by_frame(
-    signals: Sequence[Cells], frame_length: int, restore: Callable[[Cells], FloatArray]
-) -> list[FloatArray]:
-    """Cut signals into frames, the last padded with zeros, restore the frames, and join them."""
-    padded = [
-        [np.pad(part, (0, -len(part) % frame_length)) for part in (cells.lo, cells.hi)] for cells in signals
-    ]
-    lower, upper = (np.concatenate(ends).reshape(-1, frame_length) for ends in zip(*padded, strict=True))
-    pieces = [
-        restore(Cells(lower[first : first + FRAMES_AT_ONCE], upper[first : first + FRAMES_AT_ONCE]))
-        for first in range(0, len(lower), FRAMES_AT_ONCE)
-    ]
-    borders = np.cumsum([len(part) for part, _ in padded])[:-1]
-    joined = np.split(np.concatenate(pieces).ravel(), borders)
-    return [part[: len(cells)] for part, cells in zip(joined, signals, strict=True)]
+def _by_frame(frame_length: int, restore: Callable[[Cells], FloatArray]) -> Method:
+    """Return the method that cuts signals into frames, the last padded with zeros, and restores these."""
+
+    def restore_all(signals: Sequence[Cells]) -> list[FloatArray]:
+        padded = [[np.pad(x, (0, -len(x) % frame_length)) for x in (cells.lo, cells.hi)] for cells in signals]
+        lower, upper = (np.concatenate(ends).reshape(-1, frame_length) for ends in zip(*padded, strict=True))
+        pieces = [
+            restore(Cells(lower[first : first + FRAMES_AT_ONCE], upper[first : first + FRAMES_AT_ONCE]))
+            for first in range(0, len(lower), FRAMES_AT_ONCE)
+        ]
+        borders = np.cumsum([len(part) for part, _ in padded])[:-1]
+        joined = np.split(np.concatenate(pieces).ravel(), borders)
+        return [part[: len(cells)] for part, cells in zip(joined, signals, strict=True)]
+
+    return restore_all
 
 
 def _chambolle_pock(cells: Cells, iterations: int) -> FloatArray:

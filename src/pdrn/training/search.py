@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import reduce
@@ -26,9 +26,6 @@ from pdrn.storage import exclusive_lock, make_folder
 from pdrn.training.config import Config, from_complete_table, run_name
 from pdrn.training.loop import Callback, Diverged, train
 from pdrn.training.runs import Entry, Record, Run, run_for
-
-DEFAULT_RANGES = ("optimiser.learning_rate=1e-4..3e-3,log", "loss.regularisation=1e-10..1e-6,log")
-DEFAULT_SIGMA_RANGE = "start.sigma=0.5..20,log"
 
 DIGITS = 4
 """Significant digits of a value that is tried: short to write, and precise enough."""
@@ -227,10 +224,10 @@ class _Pruner(Callback):
             raise _Pruned(f"stopped after epoch {entry['epoch']}: most others were better by then")
 
 
-def default_ranges(config: Config) -> Sequence[str]:
-    """Return the ranges that are searched by default."""
-    is_chambolle_pock = config.start.kind == "chambolle pock"
-    return (*DEFAULT_RANGES, DEFAULT_SIGMA_RANGE) if is_chambolle_pock else DEFAULT_RANGES
+def default_ranges(config: Config) -> list[str]:
+    """Return the ranges that are searched by default: of sigma only for a start at Chambolle-Pock."""
+    ranges = ["optimiser.learning_rate=1e-4..3e-3,log", "loss.regularisation=1e-10..1e-6,log"]
+    return ranges + ["start.sigma=0.5..20,log"] * (config.start.kind == "chambolle pock")
 
 
 def with_values(config: Config, values: Mapping[str, float]) -> Config:
