@@ -58,13 +58,11 @@ class Start:
             bool(self.network) or not self.network_sha256,
             "start.network_sha256 is the checksum of start.network; set that too",
         )
-
-    def require_use_of(self, setting: str) -> None:
-        """Refuse a setting that this kind of start ignores."""
-        _require(
-            self.kind == "chambolle pock",
-            f'start.{setting} is for a start at Chambolle-Pock; set start.kind = "chambolle pock"',
-        )
+        for name in ("sigma", "tau", "memory_gain"):
+            _require(
+                self.kind == "chambolle pock" or getattr(self, name) == getattr(Start, name),
+                f'start.{name} is for a start at Chambolle-Pock; set start.kind = "chambolle pock"',
+            )
 
 
 @dataclass(frozen=True)
@@ -266,14 +264,9 @@ def from_table(table: Mapping[str, Any]) -> Config:
     if start.get("network"):
         file = file_of(str(start["network"]))
         base["start"] = {**base.get("start", {}), "network_sha256": file_sha256(file)}
-        architecture = encode(describe(file)[0])
-        if "architecture" not in table:
-            base["architecture"] = architecture
-    config = from_complete_table(_merge(base, table))
-    for name, value in start.items():
-        if not name.startswith(("kind", "network")) and value != getattr(Start, name):
-            config.start.require_use_of(name)
-    return config
+        architecture = encode(describe(file)[0])  # a file that holds no network fails now
+        base |= {} if "architecture" in table else {"architecture": architecture}
+    return from_complete_table(_merge(base, table))
 
 
 def _merge(base: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:

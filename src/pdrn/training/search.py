@@ -61,9 +61,6 @@ class Range:
         )
         if type(value) not in (int, float):
             raise InputError(f"{name} is no numeric setting; tune optimiser.learning_rate, for example")
-        part, _, setting = name.partition(".")
-        if part == "start":
-            config.start.require_use_of(setting)
         kind, number = type(value), "whole numbers" if type(value) is int else "numbers"
         try:
             found = Range(name, kind(low), kind(high), scale == "log", kind is int)
