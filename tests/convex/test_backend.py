@@ -49,7 +49,7 @@ class Pair:
     inner: Plain
 
 
-def test_arrays_are_found_at_any_depth_and_caches_are_not_copied():
+def test_map_arrays_reaches_every_depth_and_drops_caches():
     array = np.arange(3.0)
     pair = Pair(array, array, Plain(array))
     assert pair.inner.total == 3
@@ -62,7 +62,7 @@ def test_arrays_are_found_at_any_depth_and_caches_are_not_copied():
     assert mapped.inner.total == 6
 
 
-def test_mapping_nothing_changes_nothing():
+def test_map_arrays_with_identity_changes_nothing():
     problem = Problem(0.3 * L1(), SquaredL2().shifted(np.ones(4)), DCT(4), np.zeros(4))
     same = map_arrays(problem, lambda array: array)
     assert type(same) is Problem
@@ -71,7 +71,7 @@ def test_mapping_nothing_changes_nothing():
 
 
 @given(seeds, scales)
-def test_tensors_compute_what_arrays_do_and_keep_their_memory(seed, scale):
+def test_tensors_equal_arrays_and_are_not_overwritten(seed, scale):
     x, other = normal(seed, 2, 5, scale=scale), normal(seed + 1, 2, 5)
     tensor = torch.tensor(x)
     for function in (times, plus, subtracted_from):
@@ -95,24 +95,24 @@ def test_tensors_compute_what_arrays_do_and_keep_their_memory(seed, scale):
         (torch.ones(2, dtype=torch.float16), False, True),
     ],
 )
-def test_kinds_and_types_are_told_apart(x, real, tensor):
+def test_is_array_is_real_is_tensor(x, real, tensor):
     assert is_array(x)
     assert is_real(x) is real
     assert is_tensor(x) is tensor
 
 
-def test_lists_and_numbers_are_no_arrays():
+def test_lists_and_numbers_are_not_arrays():
     assert not any(is_array(x) or is_real(x) for x in ([1.0], 1.0, np.float64(1), None))
 
 
-def test_a_number_stays_a_plain_float():
+def test_numbers_become_plain_floats():
     assert type(numbers(np.float64(2), "x")) is type(numbers(2, "x")) is float
     with pytest.raises(InputError, match="weight"):
         numbers("2", "weight")
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (4,), (3, 1), (3, 4), (1, 4)])
-def test_what_broadcasts_fits(shape):
+def test_require_fits_accepts_broadcastable_shapes(shape):
     array = np.ones(shape)
     assert require_fits(array, (3, 4), np.ones(4), "F") is array
 
@@ -120,25 +120,25 @@ def test_what_broadcasts_fits(shape):
 @pytest.mark.parametrize(
     "array", [np.ones(3), np.ones((1, 3, 4)), np.ones(4, np.float32), torch.ones(4).double()]
 )
-def test_what_has_another_shape_or_type_does_not_fit(array):
+def test_require_fits_refuses_other_shapes_and_types(array):
     with pytest.raises(InputError, match="F holds"):
         require_fits(array, (3, 4), np.ones(4), "F")
 
 
-def test_conditions_of_unknown_values_count_as_met():
+def test_all_true_on_meta_device():
     assert all_true(torch.ones(2, device="meta") > 5)
     assert not all_true(torch.ones(2) > 5)
     assert not all_true(np.array([True, False]))
 
 
-def test_conversion_keeps_what_is_of_the_type_already():
+def test_convert_copies_only_if_needed():
     x = np.ones(2)
     assert convert(x, x) is x
     assert convert(x, torch.ones(1)).dtype == torch.float32
     assert convert(torch.ones(2, requires_grad=True), x).dtype == np.float64
 
 
-def test_importing_and_solving_import_no_torch():
+def test_solving_does_not_import_torch():
     code = """
 import sys, numpy as np
 from pdrn.convex import DCT, dequantization, solve
@@ -148,7 +148,7 @@ assert "torch" not in sys.modules
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_dir_is_what_is_exported():
+def test_dir_equals_all():
     import pdrn.convex
 
     assert dir(pdrn.convex) == sorted(pdrn.convex.__all__)

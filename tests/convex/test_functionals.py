@@ -26,7 +26,7 @@ def as_tensors(F):
 
 @each_functional
 @given(seeds, scales, steps)
-def test_prox_is_optimal_against_any_competitor(F, seed, scale, step):
+def test_prox_is_optimal(F, seed, scale, step):
     v, z = normal(seed, SIZE, scale=scale), normal(seed + 1, 40, SIZE, scale=scale)
     p = F.prox(v, step)
     z = F.project(np.concatenate([z, p + 1e-3 * scale * normal(seed + 2, 40, SIZE)]))
@@ -37,7 +37,7 @@ def test_prox_is_optimal_against_any_competitor(F, seed, scale, step):
 
 @each_functional
 @given(seeds, scales, steps)
-def test_moreau_splits_a_vector_into_prox_and_conjugate_prox(F, seed, scale, step):
+def test_moreau_identity(F, seed, scale, step):
     v = normal(seed, SIZE, scale=scale)
     assert close(F.prox(v, step) + step * F.prox_conjugate(v / step, 1 / step), v, scale)
     assert close(F.prox(v, step) + F.residual(v, step), v, scale)
@@ -45,7 +45,7 @@ def test_moreau_splits_a_vector_into_prox_and_conjugate_prox(F, seed, scale, ste
 
 @each_functional
 @given(seeds, scales, steps)
-def test_fenchel_young_holds_with_equality_at_the_prox(F, seed, scale, step):
+def test_fenchel_young_is_tight_at_the_prox(F, seed, scale, step):
     v = normal(seed, SIZE, scale=scale)
     p = F.prox(v, step)
     y = (v - p) / step
@@ -67,7 +67,7 @@ def test_prox_is_firmly_non_expansive(F, seed, scale, step):
 
 @each_functional
 @given(seeds, scales)
-def test_projections_reach_the_domains_and_stay(F, seed, scale):
+def test_projections_are_idempotent_and_feasible(F, seed, scale):
     x = normal(seed, SIZE, scale=scale)
     inside, dual = F.project(x), F.project_dual(x)
     assert np.isfinite(F.value(inside))
@@ -78,7 +78,7 @@ def test_projections_reach_the_domains_and_stay(F, seed, scale):
 
 @each_functional
 @given(seeds, steps)
-def test_batches_are_their_rows(F, seed, step):
+def test_batch_equals_rows(F, seed, step):
     v = normal(seed, 2, 3, SIZE)
     per_row = step * np.array([[[1.0], [2.0], [0.5]]]) * np.ones((2, 1, 1))
     whole = F.prox(v, per_row)
@@ -89,7 +89,7 @@ def test_batches_are_their_rows(F, seed, step):
 
 @each_separable
 @given(seeds)
-def test_sums_over_coordinates_take_a_step_per_coordinate(name, seed):
+def test_separable_functionals_take_a_step_per_coordinate(name, seed):
     F, v = FUNCTIONALS[name], normal(seed, SIZE)
     step = np.array([0.1, 0.2, 0.5, 1.0, 2.0, 5.0])
     together = F.prox(v, step)
@@ -105,7 +105,7 @@ def test_other_functionals_refuse_a_step_per_coordinate(F):
 
 @each_functional
 @given(seeds, steps)
-def test_tensors_give_what_arrays_give(F, seed, step):
+def test_tensors_equal_arrays(F, seed, step):
     v, T = normal(seed, 4, SIZE), as_tensors(F)
     t = torch.tensor(v)
     assert np.allclose(T.prox(t, step), F.prox(v, step), atol=1e-12)
@@ -136,7 +136,7 @@ def test_float32_stays_float32(F):
 
 
 @each_functional
-def test_arguments_survive_a_public_call_and_hooks_give_the_same(F):
+def test_public_methods_copy_and_equal_hooks(F):
     v = normal(5, SIZE)
     before = v.copy()
     for public, hook in ((F.prox, F._prox), (F.residual, F._residual), (F.prox_conjugate, F._prox_conjugate)):
@@ -164,14 +164,14 @@ def test_prox_by_hand(F, v, step, expected):
     assert F.prox(np.array(v), step) == pytest.approx(np.array(expected, float))
 
 
-def test_the_support_function_of_a_box_counts_infinite_bounds_only_where_they_matter():
+def test_box_conjugate_with_infinite_bounds():
     box = Box(np.array([-1.0, -np.inf, -np.inf]), np.array([2.0, 5.0, np.inf]))
     assert box.conjugate(np.array([3.0, 2.0, 0.0])) == 16.0
     assert box.conjugate(np.array([-3.0, 0.0, 0.0])) == 3.0
     assert box.conjugate(np.array([0.0, -1.0, 0.0])) == np.inf
 
 
-def test_bounds_may_be_numbers_or_arrays_or_one_of_each():
+def test_box_takes_numbers_and_arrays():
     v = np.array([-1.0, 2.0, 3.0])
     assert Box(np.zeros(3), math.inf).prox(v, 1.0).tolist() == [0.0, 2.0, 3.0]
     assert Box(-0.5, np.ones(3)).prox(v, 1.0).tolist() == [-0.5, 1.0, 1.0]
@@ -179,12 +179,12 @@ def test_bounds_may_be_numbers_or_arrays_or_one_of_each():
     assert Box(-0.7, 0.7).conjugate(torch.tensor(v)).item() == pytest.approx(4.2, abs=1e-15)
 
 
-def test_an_array_times_a_functional_scales_each_vector():
+def test_array_times_functional_scales_each_vector():
     F = np.array([[1.0], [2.0]]) * L1()
     assert F.value(np.ones((2, 3))).tolist() == [3.0, 6.0]
 
 
-def test_numbers_of_numpy_do_not_impose_their_type():
+def test_numpy_scalars_keep_float32():
     v = np.ones(3, np.float32)
     for F in (
         L1(np.float64(0.5)),
@@ -197,7 +197,7 @@ def test_numbers_of_numpy_do_not_impose_their_type():
 
 @pytest.mark.parametrize("step", [0.0, -1.0, math.nan, math.inf, np.array([[1.0], [-1.0]])])
 @each_functional
-def test_steps_that_are_no_steps_are_refused(F, step):
+def test_refuses_invalid_steps(F, step):
     for operation in (F.prox, F.residual, F.prox_conjugate):
         with pytest.raises(ValueError, match="step"):
             operation(np.ones((2, SIZE)), step)
@@ -208,7 +208,7 @@ def test_steps_that_are_no_steps_are_refused(F, step):
     [[1.0] * SIZE, np.float64(1), np.ones(SIZE, int), np.ones(SIZE - 1), np.ones(SIZE, np.float32)],
     ids=["list", "number", "integers", "short", "float32"],
 )
-def test_vectors_that_do_not_fit_are_refused(v):
+def test_refuses_vectors_that_do_not_fit(v):
     F = FUNCTIONALS["weighted l1"]
     for operation in (F.prox, F.residual, F.prox_conjugate):
         with pytest.raises(InputError):
@@ -238,7 +238,7 @@ def test_vectors_that_do_not_fit_are_refused(v):
         (lambda: GroupL21(4).value(np.ones(6)), r"\b4\b"),
     ],
 )
-def test_nonsense_is_refused(make, reason):
+def test_refuses_invalid_parameters(make, reason):
     with pytest.raises(ValueError, match=reason):
         make()
 
@@ -246,7 +246,7 @@ def test_nonsense_is_refused(make, reason):
 @pytest.mark.parametrize(
     ("count", "dtype"), [(1000, np.float64), (100_000, np.float32), (1_000_000, np.float64)]
 )
-def test_projections_onto_l1_balls_are_in_them(count, dtype):
+def test_projection_onto_large_l1_ball_is_feasible(count, dtype):
     x = np.random.default_rng(0).normal(5, 1, count).astype(dtype)
     ball = Ball(1, 3.0)
     assert float(ball.value(ball.project(x))) == 0

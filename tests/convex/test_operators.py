@@ -20,7 +20,7 @@ def as_matrix(K: Operator) -> np.ndarray:
 
 @each_operator
 @given(seeds, scales)
-def test_the_adjoint_is_the_adjoint(K, seed, scale):
+def test_adjoint(K, seed, scale):
     m, n = K.shape
     x, y = normal(seed, n, scale=scale), normal(seed + 1, m)
     forward, backward = K.apply(x) @ y, x @ K.adjoint(y)
@@ -29,13 +29,13 @@ def test_the_adjoint_is_the_adjoint(K, seed, scale):
 
 @each_operator
 @given(seeds)
-def test_the_norm_bounds_every_vector(K, seed):
+def test_norm_is_an_upper_bound(K, seed):
     x = normal(seed, K.shape[1])
     assert np.linalg.norm(K.apply(x)) <= K.norm * np.linalg.norm(x) * (1 + 1e-12)
 
 
 @each_operator
-def test_the_norm_is_tight(K):
+def test_norm_is_tight(K):
     true_norm = np.linalg.norm(as_matrix(K), 2)
     assert true_norm * (1 - 1e-12) <= K.norm <= true_norm * (1 + 1e-5)
     assert true_norm * (1 - 1e-12) <= estimate_norm(K) <= true_norm * (1 + 1e-5)
@@ -43,7 +43,7 @@ def test_the_norm_is_tight(K):
 
 @each_operator
 @given(seeds)
-def test_batches_of_any_shape_are_their_rows(K, seed):
+def test_batch_equals_rows(K, seed):
     m, n = K.shape
     x, y = normal(seed, 2, 3, n), normal(seed + 1, 2, 3, m)
     assert K.apply(x).shape == (2, 3, m)
@@ -55,7 +55,7 @@ def test_batches_of_any_shape_are_their_rows(K, seed):
 
 @each_operator
 @given(seeds)
-def test_tensors_give_what_arrays_give(K, seed):
+def test_tensors_equal_arrays(K, seed):
     m, n = K.shape
     x, y = normal(seed, 2, n), normal(seed + 1, 2, m)
     assert np.allclose(K.apply(torch.tensor(x)), K.apply(x), atol=1e-12)
@@ -63,7 +63,7 @@ def test_tensors_give_what_arrays_give(K, seed):
 
 
 @each_operator
-def test_gradients_flow_both_ways(K):
+def test_gradients_of_apply_and_adjoint(K):
     m, n = K.shape
     assert torch.autograd.gradcheck(K.apply, torch.tensor(normal(1, 2, n), requires_grad=True))
     assert torch.autograd.gradcheck(K.adjoint, torch.tensor(normal(2, 2, m), requires_grad=True))
@@ -80,7 +80,7 @@ def test_float32_stays_float32(K, convert):
 
 
 @each_operator
-def test_arguments_survive_and_results_are_independent_of_them(K):
+def test_arguments_are_not_changed_or_shared(K):
     m, n = K.shape
     x, y = normal(1, n), normal(2, m)
     for operation, argument in ((K.apply, x), (K.adjoint, y)):
@@ -91,7 +91,7 @@ def test_arguments_survive_and_results_are_independent_of_them(K):
 
 
 @given(st.integers(1, 200), st.integers(1, 40), st.integers(1, 40), st.integers(0, 9), seeds)
-def test_a_frame_of_any_length_window_hop_and_transform_is_tight(size, window, hop, extra, seed):
+def test_any_gabor_frame_is_tight(size, window, hop, extra, seed):
     K = GaborFrame(size, max(window, hop), min(window, hop), fft_length=max(window, hop) + extra)
     x = normal(seed, size)
     assert np.allclose(K.adjoint(K.apply(x)), x, atol=1e-12)
@@ -99,12 +99,12 @@ def test_a_frame_of_any_length_window_hop_and_transform_is_tight(size, window, h
 
 
 @pytest.mark.parametrize(("window", "hop", "redundancy"), [(512, 128, 4), (320, 160, 2), (256, 64, 4)])
-def test_a_frame_is_as_redundant_as_its_window_over_its_hop(window, hop, redundancy):
+def test_redundancy_of_gabor_frame(window, hop, redundancy):
     m, n = GaborFrame(16000, window, hop).shape
     assert m / n == pytest.approx(redundancy, rel=0.05)
 
 
-def test_a_tone_lights_one_pair_of_a_frame():
+def test_tone_has_one_frequency_in_gabor_frame():
     t = np.arange(640)
     K = GaborFrame(640, window_length=64, hop=16)
     pairs = K.apply(np.cos(2 * np.pi * 8 * t / 64)).reshape(-1, 33, 2)
@@ -114,7 +114,7 @@ def test_a_tone_lights_one_pair_of_a_frame():
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 16, 17, 1024])
-def test_the_cosine_transform_is_orthonormal_and_scipys(n):
+def test_dct_equals_scipy_and_is_orthonormal(n):
     x = normal(3, 4, n)
     K = DCT(n)
     assert np.array_equal(K.apply(x), scipy.fft.dct(x, norm="ortho"))
@@ -123,21 +123,21 @@ def test_the_cosine_transform_is_orthonormal_and_scipys(n):
 
 
 @each_operator
-def test_injectivity_bounds_every_vector_from_below(K):
+def test_injectivity_is_a_lower_bound(K):
     m, n = K.shape
     least = np.linalg.svd(as_matrix(K), compute_uv=False)[-1] if m >= n else 0.0
     assert K.injectivity <= least * (1 + 1e-12)
     assert K.injectivity == pytest.approx(least) or isinstance(K, Composed | Convolution)
 
 
-def test_a_norm_that_only_one_direction_shows_is_found():
+def test_norm_of_a_nearly_flat_spectrum():
     diagonal = np.full(1500, 0.98)
     diagonal[7] = 1.0
     K = Dense(np.diag(diagonal)) @ DCT(1500)
     assert 1 <= K.norm <= 1 + 1e-5
 
 
-def test_the_norm_of_a_learned_matrix_can_be_asked_for():
+def test_norm_of_a_tensor_with_gradient():
     W = torch.randn(40, 40, dtype=torch.float64, requires_grad=True)
     assert (Dense(W) @ DCT(40)).norm == pytest.approx(np.linalg.norm(W.detach().numpy(), 2), rel=1e-5)
 
@@ -169,13 +169,13 @@ def test_the_norm_of_a_learned_matrix_can_be_asked_for():
         (lambda: float("nan") * DCT(3), "nan"),
     ],
 )
-def test_nonsense_is_refused(make, reason):
+def test_refuses_invalid_parameters(make, reason):
     with pytest.raises(ValueError, match=reason):
         make()
 
 
 @each_operator
-def test_vectors_of_the_wrong_length_are_refused(K):
+def test_refuses_wrong_lengths(K):
     m, n = K.shape
     with pytest.raises(ValueError, match="length"):
         K.apply(np.ones(n + 1))
@@ -183,18 +183,18 @@ def test_vectors_of_the_wrong_length_are_refused(K):
         K.adjoint(np.ones((2, m + 1)))
 
 
-def test_the_norm_of_a_long_convolution_needs_no_iteration_and_is_hardly_larger(monkeypatch):
+def test_norm_of_a_long_convolution_needs_no_iteration(monkeypatch):
     filters = np.array([[1.0, -2.0, 1.0]])
     assert Convolution(filters, 1, 400).norm == pytest.approx(4, rel=1e-3)
     monkeypatch.delattr(operators, "estimate_norm")
     assert 4 <= Convolution(filters, 1, 100_000).norm <= 4 * 1.002
 
 
-def test_a_convolution_sees_every_window_with_every_filter():
+def test_convolution_by_hand():
     filters = np.array([[1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
     K = Convolution(filters, hop=2, count=3)
     assert K.apply(np.arange(8.0)).reshape(3, 2).tolist() == [[0, 6], [2, 14], [4, 22]]
 
 
-def test_the_norm_of_what_is_zero_everywhere_is_zero():
+def test_norm_of_zero_is_zero():
     assert Convolution(np.zeros((4, 8)), 4, 200).norm == 0

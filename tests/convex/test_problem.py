@@ -29,7 +29,7 @@ from pdrn.convex import (
 
 
 @given(seeds)
-def test_any_pair_of_points_encloses_the_optimum(seed):
+def test_certificate_encloses_the_optimum(seed):
     lower, upper = cells(seed, 12)
     problem = dequantization(lower, upper, DCT(12))
     best = optimum(lower, upper, DCT(12))
@@ -38,7 +38,7 @@ def test_any_pair_of_points_encloses_the_optimum(seed):
 
 
 @given(seeds)
-def test_points_outside_are_certified_where_they_are_projected(seed):
+def test_certificate_projects_infeasible_points(seed):
     lower, upper = cells(seed, 8)
     problem = dequantization(lower, upper, DCT(8))
     x, y = normal(seed + 1, 8, scale=9), normal(seed + 2, 8, scale=9)
@@ -48,7 +48,7 @@ def test_points_outside_are_certified_where_they_are_projected(seed):
     assert np.isfinite(certificate.dual)
 
 
-def test_certificates_of_float32_are_computed_in_float64():
+def test_certificate_of_float32_is_float64():
     lower, upper = (a.astype(np.float32) for a in cells(0, 3, 64))
     solution = solve(dequantization(lower, upper, DCT(64)), iterations=50)
     assert solution.x.dtype == np.float32
@@ -57,7 +57,7 @@ def test_certificates_of_float32_are_computed_in_float64():
     assert np.array_equal(solution.certificate.primal, exact)
 
 
-def test_a_bad_start_does_not_make_a_gap_as_good_as_none():
+def test_bad_start_does_not_loosen_the_tolerance():
     """What is left must be small beside the value, however large the value was at the start."""
     noisy = np.random.default_rng(0).standard_normal(64).astype(np.float32)
     K = Dense(np.diff(np.eye(64, dtype=np.float32), axis=0))
@@ -69,7 +69,7 @@ def test_a_bad_start_does_not_make_a_gap_as_good_as_none():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("norm", [L1(), L2(), LInf(), 0.5 * L1()])
-def test_certificates_are_finite_where_the_dual_of_a_norm_is_bounded(norm, dtype):
+def test_certificate_is_finite_for_norms_as_G(norm, dtype):
     generator = np.random.default_rng(0)
     A = Dense(generator.standard_normal((20, 40)).astype(dtype))
     data = generator.standard_normal((3, 20)).astype(dtype)
@@ -83,7 +83,7 @@ def test_certificates_are_finite_where_the_dual_of_a_norm_is_bounded(norm, dtype
 
 
 @pytest.mark.parametrize("algorithm", [ChambollePock(), RestartedHalpern()])
-def test_silence_is_solved_at_once_though_its_optimum_is_zero(algorithm):
+def test_silence_converges(algorithm):
     touches_zero = normal(0, 3, 1024) < 0
     lower, upper = np.where(touches_zero, -0.125, 0.0), np.where(touches_zero, 0.0, 0.125)
     solution = solve(dequantization(lower, upper, DCT(1024)), algorithm, tolerance=1e-6)
@@ -92,7 +92,7 @@ def test_silence_is_solved_at_once_though_its_optimum_is_zero(algorithm):
     assert solution.certificate.primal == pytest.approx(0.0, abs=1e-6)
 
 
-def test_the_relative_gap_is_a_bound_for_nearly_silent_cells_too():
+def test_relative_gap_bounds_nearly_silent_cells():
     lower, upper = np.full(64, -1.0), 1 + np.random.default_rng(0).random(64)
     lower[0] = 1e-5
     problem, best = dequantization(lower, upper, DCT(64)), optimum(lower, upper, DCT(64))
@@ -123,7 +123,7 @@ DICTIONARIES = {
 
 @pytest.mark.parametrize("K", DICTIONARIES.values(), ids=DICTIONARIES)
 @pytest.mark.parametrize("kind", ["clipped", "gap"])
-def test_unbounded_cells_have_finite_certificates_and_reach_the_optimum(kind, K):
+def test_unbounded_cells_reach_the_optimum(kind, K):
     lower, upper = open_cells(kind)
     assert np.isinf(lower).any() or np.isinf(upper).any()
     solution = solve(dequantization(lower, upper, K), RestartedHalpern(), tolerance=1e-6)
@@ -134,7 +134,7 @@ def test_unbounded_cells_have_finite_certificates_and_reach_the_optimum(kind, K)
 
 @pytest.mark.parametrize("weight", [0.2, 1.0, 5.0])
 @pytest.mark.parametrize("kind", ["clipped", "gap"])
-def test_certificates_of_unbounded_cells_hold_at_every_stop(kind, weight):
+def test_certificate_of_unbounded_cells_at_every_stop(kind, weight):
     lower, upper = open_cells(kind)
     problem = dequantization(lower, upper, DCT(48), weight=weight)
     best = weight * optimum(lower, upper, DCT(48))
@@ -144,21 +144,21 @@ def test_certificates_of_unbounded_cells_hold_at_every_stop(kind, weight):
         assert certificate.primal >= best - 1e-8
 
 
-def test_the_bound_on_the_solution_follows_weights_and_operator():
+def test_coercivity_follows_weights_and_operator():
     lower, upper = open_cells("gap")
     assert dequantization(lower, upper, DCT(48), weight=0.25).coercivity == 4.0
     assert dequantization(lower, upper, 2 * DCT(48), weight=np.full(48, 0.25)).coercivity == 2.0
     assert dequantization(lower, upper, DCT(48), weight=0.0).coercivity is None
 
 
-def test_steps_take_unbounded_cells_into_account():
+def test_steps_count_unbounded_cells():
     lower, upper = np.full(100, 0.3), np.full(100, 0.3 + 1e-5)
     upper[:10] = np.inf
     weight = dequantization(lower, upper, DCT(100)).weight
     assert 1 / weight == pytest.approx(0.03, rel=0.5)
 
 
-def test_without_a_bound_on_the_solution_unbounded_cells_have_no_better_dual_value_than_zero():
+def test_dual_value_without_coercivity_is_zero():
     lower, upper = np.array([-np.inf, 0.0]), np.array([np.inf, 1.0])
     problem = dequantization(lower, upper, Dense(np.array([[1.0, 2.0]])))
     assert problem.coercivity is None
@@ -166,7 +166,7 @@ def test_without_a_bound_on_the_solution_unbounded_cells_have_no_better_dual_val
     assert certificate.gap == certificate.primal == 1
 
 
-def test_the_shifted_form_of_the_paper_has_the_same_iterates():
+def test_shifted_form_of_the_paper_has_the_same_iterates():
     step = 1 / 16
     q = step * (np.floor(np.sin(np.arange(64) / 3) / step) + 0.5)
     K = DCT(64)
@@ -179,21 +179,21 @@ def test_the_shifted_form_of_the_paper_has_the_same_iterates():
         assert np.allclose(x + q, s, atol=1e-13)
 
 
-def test_starts_at_the_centres_of_the_cells():
+def test_starts_at_the_centres():
     lower = np.array([0.0, -np.inf, 1.0, -np.inf])
     upper = np.array([0.5, 2.0, np.inf, np.inf])
     assert dequantization(lower, upper, DCT(4)).start.tolist() == [0.25, 2.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize("step", [1e-4, 1 / 16, 0.7, 30.0])
-def test_steps_follow_the_width_of_the_cells(step):
+def test_steps_follow_the_cell_width(step):
     lower, upper = cells(1, 5, 64, step=step)
     weight = dequantization(lower, upper, DCT(64)).weight
     assert isinstance(weight, float)
     assert step / 2 / 2**0.51 <= 1 / weight <= step / 2 * 2**0.51
 
 
-def test_problems_of_one_batch_do_not_share_their_steps():
+def test_each_problem_has_its_own_steps():
     fine, coarse = cells(1, 64, step=0.01), cells(2, 64, step=1.0)
     lower, upper = (np.stack(pair) for pair in zip(fine, coarse, strict=True))
     together = dequantization(lower, upper, DCT(64))
@@ -206,7 +206,7 @@ def test_problems_of_one_batch_do_not_share_their_steps():
 
 @pytest.mark.parametrize("G", [Zero(), 2.0 * Zero(), Zero().shifted(np.ones(8))], ids=str)
 @pytest.mark.parametrize("algorithm", [ChambollePock(), ChambollePock(theta=0.5), RestartedHalpern()])
-def test_least_squares_without_constraints_has_its_target_as_solution(algorithm, G):
+def test_unconstrained_least_squares(algorithm, G):
     target = np.arange(8.0)
     problem = Problem(SquaredL2().shifted(-DCT(8).apply(target)), G, DCT(8), np.zeros(8))
     assert solve(problem, algorithm, iterations=500).x == pytest.approx(target, abs=1e-6)
@@ -222,14 +222,14 @@ def test_float32_stays_float32_where_cells_differ_in_width():
         assert state.x.dtype == state.y.dtype == np.float32
 
 
-def test_steps_are_no_part_of_the_gradient():
+def test_steps_have_no_gradient():
     lower = torch.tensor([[-0.1, -0.1], [0.2, 0.7]], dtype=torch.float64, requires_grad=True)
     problem = dequantization(lower, lower + torch.tensor([[0.2], [0.5]], dtype=torch.float64), DCT(2))
     solve(problem, iterations=5).x.sum().backward()
     assert torch.isfinite(lower.grad).all()
 
 
-def test_least_squares_in_a_ball_is_solved_too():
+def test_least_squares_in_a_ball():
     A = np.random.default_rng(3).standard_normal((20, 8))
     b = A @ np.full(8, 0.1) + 0.01 * normal(4, 20)
     problem = Problem(SquaredL2().shifted(-b), Ball(2, 10.0), Dense(A), np.zeros(8))
@@ -237,7 +237,7 @@ def test_least_squares_in_a_ball_is_solved_too():
     assert solution.x == pytest.approx(np.linalg.lstsq(A, b)[0], abs=1e-5)
 
 
-def test_magnitudes_of_a_frame_can_be_made_sparse_instead_of_coefficients():
+def test_group_sparsity_of_a_gabor_frame():
     lower, upper = cells(5, 100)
     K = GaborFrame(100, window_length=16, hop=4)
     start = (lower + upper) / 2
@@ -276,12 +276,12 @@ def test_magnitudes_of_a_frame_can_be_made_sparse_instead_of_coefficients():
         (lambda: Problem(L1(np.ones((2, 3))), Zero(), DCT(3), np.zeros(3)), r"\(2, 3\)"),
     ],
 )
-def test_nonsense_is_refused_before_any_work(make, reason):
+def test_refuses_invalid_arguments(make, reason):
     with pytest.raises(ValueError, match=reason):
         make()
 
 
-def test_a_weight_may_be_an_array_of_no_dimensions():
+def test_weight_may_be_a_0d_array():
     weighted = [Problem(L1(), Zero(), Identity(4), np.ones(4), weight=w) for w in (2.0, np.array(2.0))]
     one, other = (solve(problem, iterations=3).x for problem in weighted)
     np.testing.assert_array_equal(one, other)

@@ -58,7 +58,7 @@ def test_reaches_the_optimum_of_the_linear_program(algorithm, seed):
 
 @each_algorithm
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_gap_bounds_the_true_distance_at_every_stop(algorithm, dtype):
+def test_gap_bounds_the_distance_at_every_stop(algorithm, dtype):
     lower, upper = cells(3, 24)
     lower, upper = lower.astype(dtype), upper.astype(dtype)
     best = optimum(lower.astype(float), upper.astype(float), DCT(24))
@@ -76,7 +76,7 @@ def test_the_gap_bounds_the_true_distance_at_every_stop(algorithm, dtype):
 
 
 @each_algorithm
-def test_a_frame_over_the_whole_signal_works_as_well(algorithm):
+def test_gabor_frame_over_the_whole_signal(algorithm):
     lower, upper = cells(8, 150)
     K = GaborFrame(150, window_length=32, hop=8)
     solution = solve(dequantization(lower, upper, K), algorithm, tolerance=1e-4)
@@ -84,7 +84,7 @@ def test_a_frame_over_the_whole_signal_works_as_well(algorithm):
     assert solution.certificate.relative_gap <= 1e-4
 
 
-def test_restarts_need_several_times_fewer_iterations():
+def test_restarts_need_fewer_iterations():
     lower, upper = cells(11, 6, 128)
     problem = dequantization(lower, upper, DCT(128))
     plain = solve(problem, ChambollePock(), tolerance=1e-6)
@@ -95,7 +95,7 @@ def test_restarts_need_several_times_fewer_iterations():
     assert plain.iterations.mean() > 3 * restarted.iterations.mean()
 
 
-def test_iterates_are_those_of_the_printed_algorithm():
+def test_iterates_equal_the_printed_algorithm():
     lower, upper = cells(4, 3, 40)
     K, sigma, tau = DCT(40), 4.0, 0.2
     for theta in (0.0, 0.5, 1.0):
@@ -111,7 +111,7 @@ def test_iterates_are_those_of_the_printed_algorithm():
 
 
 @each_algorithm
-def test_stepping_by_hand_is_solving(algorithm):
+def test_steps_equal_solve(algorithm):
     lower, upper = cells(4, 3, 40)
     problem = dequantization(lower, upper, DCT(40))
     state = algorithm.init(problem, problem.start, np.zeros((3, 40)))
@@ -121,7 +121,7 @@ def test_stepping_by_hand_is_solving(algorithm):
 
 
 @each_algorithm
-def test_problems_stop_one_by_one_and_as_they_would_alone(algorithm):
+def test_problems_stop_independently(algorithm):
     lower, upper = cells(2, 5, 64)
     together = solve(dequantization(lower, upper, DCT(64)), algorithm, tolerance=1e-3, check_every=5)
     assert len(set(together.iterations.tolist())) > 1
@@ -133,7 +133,7 @@ def test_problems_stop_one_by_one_and_as_they_would_alone(algorithm):
 
 
 @each_algorithm
-def test_blocks_do_not_show(algorithm, monkeypatch):
+def test_blocks_equal_whole_batch(algorithm, monkeypatch):
     lower, upper = cells(6, 2, 7, 64)
     problem = dequantization(lower, upper, DCT(64))
     options = {"tolerance": 1e-3, "check_every": 10}
@@ -146,7 +146,7 @@ def test_blocks_do_not_show(algorithm, monkeypatch):
 
 
 @each_algorithm
-def test_a_warm_start_saves_iterations(algorithm):
+def test_warm_start_saves_iterations(algorithm):
     lower, upper = cells(9, 64)
     problem = dequantization(lower, upper, DCT(64))
     cold = solve(problem, algorithm, tolerance=1e-4, check_every=1)
@@ -156,7 +156,7 @@ def test_a_warm_start_saves_iterations(algorithm):
     assert warm.iterations < only_x.iterations
 
 
-def test_with_a_tolerance_the_best_of_all_checks_is_returned():
+def test_tolerance_returns_the_best_check():
     lower, upper = cells(9, 4, 64)
     problem = dequantization(lower, upper, DCT(64))
     seen = []
@@ -171,7 +171,7 @@ def test_with_a_tolerance_the_best_of_all_checks_is_returned():
 
 
 @pytest.mark.filterwarnings("ignore:sigma tau", "ignore:overflow", "ignore:invalid")
-def test_a_run_that_diverges_returns_the_best_it_saw():
+def test_divergence_returns_the_best_check():
     problem = Problem(
         SquaredL2().shifted(-np.ones(2)), Zero(), Dense(np.diag([3.0, 1.0])), np.array([0.3, 1.1])
     )
@@ -185,7 +185,7 @@ def test_a_run_that_diverges_returns_the_best_it_saw():
 
 
 @pytest.mark.parametrize("off_by", [1e-3, 1e3])
-def test_restarts_find_the_ratio_of_the_steps(off_by):
+def test_restarts_adapt_the_step_ratio(off_by):
     lower, upper = cells(11, 4, 64)
     problem = dequantization(lower, upper, DCT(64))
     wrong = dataclasses.replace(problem, weight=problem.weight * off_by)
@@ -197,7 +197,7 @@ def test_restarts_find_the_ratio_of_the_steps(off_by):
 
 
 @each_algorithm
-def test_inputs_are_left_as_they_were(algorithm):
+def test_inputs_are_not_changed(algorithm):
     lower, upper = cells(9, 2, 64)
     problem = dequantization(lower, upper, DCT(64))
     x0, y0 = problem.start + 0.01, np.full((2, 64), 0.5)
@@ -208,7 +208,7 @@ def test_inputs_are_left_as_they_were(algorithm):
     assert all(np.array_equal(a, b) for a, b in zip(arrays, before, strict=True))
 
 
-def test_callbacks_see_every_check_of_every_problem():
+def test_callback_gets_every_check():
     lower, upper = cells(6, 4, 16)
     problem = dequantization(lower, upper, DCT(16))
     seen = []
@@ -219,7 +219,7 @@ def test_callbacks_see_every_check_of_every_problem():
     assert np.array_equal(seen[0].x, solve(problem, iterations=10).x)
 
 
-def test_a_problem_without_a_finite_value_still_returns_its_iterates():
+def test_infeasible_problem_returns_finite_iterates():
     far_away = Ball(2, 0.1).shifted(np.full(8, 5.0))
     problem = Problem(far_away, Ball(2, 1.0), DCT(8), np.full(8, 0.2))
     with_tolerance = solve(problem, tolerance=1e-6, iterations=40)
@@ -228,7 +228,7 @@ def test_a_problem_without_a_finite_value_still_returns_its_iterates():
     assert np.isfinite(with_tolerance.y).all()
 
 
-def test_what_does_not_converge_in_time_says_so():
+def test_converged_is_false_at_the_limit():
     lower, upper = cells(2, 5, 64)
     solution = solve(dequantization(lower, upper, DCT(64)), tolerance=1e-9, iterations=15)
     assert not solution.converged.any()
@@ -238,7 +238,7 @@ def test_what_does_not_converge_in_time_says_so():
 
 @pytest.mark.parametrize("K", OPERATORS.values(), ids=OPERATORS)
 @given(st.floats(1e-6, 1e6))
-def test_default_steps_satisfy_the_condition_of_convergence(K, ratio):
+def test_default_steps_satisfy_convergence_condition(K, ratio):
     sigma, tau = step_sizes(K, ratio)
     assert sigma * tau * K.norm**2 <= 1
     assert sigma * tau * K.norm**2 > 1 - 1e-6
@@ -247,12 +247,12 @@ def test_default_steps_satisfy_the_condition_of_convergence(K, ratio):
 
 @pytest.mark.parametrize("weight", [np.nan, np.inf, 1e-45])
 @pytest.mark.filterwarnings("ignore:divide", "ignore:invalid", "ignore:overflow")
-def test_a_weight_that_ran_out_of_range_does_not_hang_the_steps(weight):
+def test_overflowing_weight_terminates(weight):
     sigma, tau = steps_of_weight(DCT(4), np.array([[weight]], np.float32))
     assert sigma.shape == tau.shape == (1, 1)
 
 
-def test_steps_that_may_diverge_are_warned_of_and_others_are_not():
+def test_warns_of_steps_that_may_diverge():
     lower, upper = cells(2, 8)
     problem = dequantization(lower, upper, Dense(2 * np.eye(8)))
     with pytest.warns(UserWarning, match="sigma"):
@@ -265,7 +265,7 @@ def test_steps_that_may_diverge_are_warned_of_and_others_are_not():
 
 
 @each_algorithm
-def test_tensors_give_what_arrays_give(algorithm):
+def test_tensors_equal_arrays(algorithm):
     lower, upper = cells(6, 4, 32)
     tensors = torch.tensor(lower), torch.tensor(upper)
     options = {"tolerance": 1e-3, "check_every": 10}
@@ -277,7 +277,7 @@ def test_tensors_give_what_arrays_give(algorithm):
     assert np.allclose(arrays.certificate.gap, solution.certificate.gap, atol=1e-9)
 
 
-def test_gradients_flow_through_the_unrolled_solver():
+def test_gradients_through_the_unrolled_solver():
     lower, upper = (torch.tensor(a) for a in cells(6, 10))
     weight = torch.linspace(0.5, 2.0, 10, dtype=torch.float64, requires_grad=True)
 
@@ -313,13 +313,13 @@ def test_gradients_flow_through_the_unrolled_solver():
         (lambda p: reweighted(p.G.lo, p.G.hi, p.K, 0.1, move=-1.0), "move"),
     ],
 )
-def test_nonsense_is_refused_before_any_work(call, reason):
+def test_refuses_invalid_arguments(call, reason):
     lower, upper = cells(2, 2, 8)
     with pytest.raises(ValueError, match=reason):
         call(dequantization(lower, upper, DCT(8)))
 
 
-def test_numbers_of_iterations_may_be_numpys():
+def test_iterations_may_be_numpy_integers():
     lower = np.zeros((2, 8))
     problem = dequantization(lower, lower + 1, DCT(8))
     one = solve(problem, iterations=np.int64(5), check_every=np.int32(2), callback=lambda check: None)
@@ -327,7 +327,7 @@ def test_numbers_of_iterations_may_be_numpys():
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
-def test_restarts_do_not_depend_on_how_loud_a_signal_is(scale):
+def test_restarts_are_scale_invariant(scale):
     lower = (scale * np.floor(16 * np.sin(np.arange(64) / 5)) / 16).astype(np.float32)
     upper = (lower + np.float32(scale / 16)).astype(np.float32)
     solution = solve(
@@ -347,7 +347,7 @@ def sparse_with_gaps(seed, length=256, coefficients=35):
     return signal, np.where(missing, -np.inf, signal), np.where(missing, np.inf, signal)
 
 
-def test_reweighting_finds_more_of_a_sparse_signal_than_one_problem_does():
+def test_reweighting_beats_one_problem():
     errors = []
     for signal, lower, upper in map(sparse_with_gaps, range(5)):
         found = [
@@ -361,7 +361,7 @@ def test_reweighting_finds_more_of_a_sparse_signal_than_one_problem_does():
 
 @given(seeds)
 @settings(max_examples=10)
-def test_reweighting_stays_in_the_cells_and_one_round_is_the_problem_itself(seed):
+def test_reweighting_stays_in_cells_and_one_round_is_solve(seed):
     lower, upper = cells(seed, 2, 32)
     K = GaborFrame(32, window_length=8, hop=4)
     x = reweighted(lower, upper, K, faint=0.1, group=2, rounds=3, iterations=5).x
@@ -370,7 +370,7 @@ def test_reweighting_stays_in_the_cells_and_one_round_is_the_problem_itself(seed
     assert np.array_equal(once, solve(dequantization(lower, upper, K), iterations=5).x)
 
 
-def test_reweighting_tensors_is_reweighting_arrays():
+def test_reweighting_tensors_equals_arrays():
     lower, upper = cells(1, 2, 16)
     expected = reweighted(lower, upper, DCT(16), faint=0.1, group=2, iterations=5).x
     found = reweighted(torch.tensor(lower), torch.tensor(upper), DCT(16), faint=0.1, group=2, iterations=5).x
@@ -479,7 +479,7 @@ OWN_OPERATORS = {
 
 @pytest.mark.parametrize("K", OWN_OPERATORS.values(), ids=OWN_OPERATORS)
 @pytest.mark.parametrize("algorithm", [ChambollePock(1.0, 0.1), ChambollePock(theta=0.0), RestartedHalpern()])
-def test_classes_of_the_user_solve_as_built_in_ones_do(algorithm, K):
+def test_user_classes_solve_like_built_in_ones(algorithm, K):
     noisy = normal(0, 3, 16)
     before = noisy.copy()
     own, same = own_and_built_in(noisy, K)
@@ -491,7 +491,7 @@ def test_classes_of_the_user_solve_as_built_in_ones_do(algorithm, K):
 @pytest.mark.parametrize(
     ("kernel", "weights"), [("own", np.linspace(0.5, 1.5, 15)), ("gains", 1.0), ("matrix", 1.0)]
 )
-def test_classes_of_the_user_unroll_as_built_in_ones_do(kernel, weights):
+def test_user_classes_unroll_like_built_in_ones(kernel, weights):
     own, same = own_and_built_in(normal(1, 3, 16), Differences(16, weights))
     algorithm = ChambollePock(1.0, 0.1)
     expected = solve(same, algorithm, iterations=4).x
@@ -502,7 +502,7 @@ def test_classes_of_the_user_unroll_as_built_in_ones_do(kernel, weights):
         assert net.architecture.kernel_shapes == ((15,),)
 
 
-def test_arrays_of_the_user_follow_the_rows_of_a_batch():
+def test_user_arrays_follow_the_batch():
     noisy, target = normal(2, 5, 8), normal(3, 5, 8)
     F = CertifiedDistance(target, np.linspace(0.1, 2.0, 5)[:, None])
     together = solve(
@@ -516,14 +516,14 @@ def test_arrays_of_the_user_follow_the_rows_of_a_batch():
         np.testing.assert_allclose(together.x[row], expected, atol=1e-2)
 
 
-def test_without_a_conjugate_there_are_iterations_but_no_certificate():
+def test_certificate_needs_a_conjugate():
     own, _ = own_and_built_in(normal(0, 3, 16), Differences(16))
     solution = solve(own, iterations=5)
     with pytest.raises(InputError, match="override conjugate"):
         solution.certificate  # noqa: B018
 
 
-def test_a_functional_without_prox_says_what_to_override():
+def test_refuses_functional_without_prox():
     class Nothing(Functional):
         def value(self, x):
             return x.sum(-1)
@@ -533,7 +533,7 @@ def test_a_functional_without_prox_says_what_to_override():
 
 
 @pytest.mark.parametrize("algorithm", [ChambollePock(), RestartedHalpern()])
-def test_what_a_prox_returns_is_not_overwritten(algorithm):
+def test_user_prox_result_is_not_overwritten(algorithm):
     point = normal(4, 6)
     before = point.copy()
     problem = Problem(L1(), Point(point), Identity(6), np.zeros(6))
@@ -541,7 +541,7 @@ def test_what_a_prox_returns_is_not_overwritten(algorithm):
     assert np.array_equal(point, before)
 
 
-def test_overriding_a_method_that_hooks_bypass_is_refused():
+def test_refuses_overrides_that_hooks_bypass():
     with pytest.raises(TypeError, match="derive it from Functional"):
         type("Mine", (L1,), {"prox": lambda self, v, step: v})
     with pytest.raises(TypeError, match="derive it from Operator"):
@@ -552,7 +552,7 @@ def test_overriding_a_method_that_hooks_bypass_is_refused():
     ("returned", "reason"),
     [(lambda x: x[..., :2], "Wrong.apply must return shape"), (lambda x: x.tolist(), "got a list")],
 )
-def test_what_an_operator_must_not_return_is_refused(returned, reason):
+def test_refuses_wrong_results_of_user_operators(returned, reason):
     class Wrong(Operator):
         shape = (3, 3)
         norm = 1.0

@@ -30,7 +30,7 @@ def test_qu_is_the_quantized_signal(cells):
     assert np.array_equal(method_named("qu")([cells[0]]), [cells[0].centre])
 
 
-def test_cp_is_the_algorithm_with_the_steps_of_table_2(cells):
+def test_cp_is_chambolle_pock_with_the_steps_of_table_2(cells):
     K = DCT(256)
     x = x_bar = cells.centre
     y = np.zeros_like(x)
@@ -43,7 +43,7 @@ def test_cp_is_the_algorithm_with_the_steps_of_table_2(cells):
 
 
 @pytest.mark.parametrize(("name", "method"), [("overlapped", "cp"), ("restore", "auto")])
-def test_restore_is_what_the_command_does(tiny_models, name, method):
+def test_restore_equals_restorer(tiny_models, name, method):
     cells = cells_of(speech()[0][20000:30000])
     (restored,) = method_named(name)([cells])
     assert cells.violation(restored) == 0.0
@@ -51,7 +51,7 @@ def test_restore_is_what_the_command_does(tiny_models, name, method):
 
 
 @pytest.mark.parametrize(("name", "shifts"), [("speech-large", None), ("speech-large:3", 3)])
-def test_a_model_is_what_the_command_does_with_it(tiny_models, name, shifts):
+def test_model_equals_restorer(tiny_models, name, shifts):
     cells = cells_of(speech()[0][20000:30000])
     (restored,) = method_named(name)([cells])
     restorer = Restorer.from_pretrained("speech-large", shifts=shifts, method="network")
@@ -59,7 +59,7 @@ def test_a_model_is_what_the_command_does_with_it(tiny_models, name, shifts):
 
 
 @pytest.mark.parametrize(("name", "rate"), [("speech-large", 8000), ("speech-large:0", 16000)])
-def test_a_model_that_cannot_be_run_so_is_refused_before_any_work(tiny_models, name, rate):
+def test_refuses_model_at_another_rate_or_zero_shifts(tiny_models, name, rate):
     with pytest.raises(InputError, match=r"16000 Hz|shifts"):
         method_named(name, sample_rate_hz=rate)
 
@@ -77,7 +77,7 @@ def network_file(request, tmp_path):
 
 
 @pytest.mark.parametrize("length", [200, 64, 7])
-def test_a_dense_network_restores_frame_by_frame_the_last_filled_up_with_zeros(network_file, length):
+def test_dense_network_restores_padded_frames(network_file, length):
     path, unit = network_file(PrimalDual(DenseMap(64), depth=3))
     whole = cells_of(np.concatenate([0.6 * np.sin(np.arange(length) / 9), np.zeros(-length % 64)]))
     (restored,) = method_named(path)([whole[:length]])
@@ -89,13 +89,13 @@ def test_a_dense_network_restores_frame_by_frame_the_last_filled_up_with_zeros(n
         assert np.allclose(restored[:64], unit * network(lower, upper), atol=1e-6)
 
 
-def test_frames_are_on_one_grid(network_file):
+def test_refuses_shifts_for_dense_network(network_file):
     path, _ = network_file(PrimalDual(DenseMap(64), depth=3))
     with pytest.raises(InputError, match="one grid"):
         method_named(f"{path}:2")
 
 
-def test_a_convolutional_network_restores_whole_signals_of_any_length(network_file):
+def test_convolutional_network_restores_whole_signals(network_file):
     path, unit = network_file(PrimalDual(ConvolutionalMap(16, 32, 16), depth=3, memory="mix"))
     signals = [cells_of(0.6 * np.sin(np.arange(length) / 9)) for length in (100, 333)]
     network, _ = files.load(path)
@@ -107,7 +107,7 @@ def test_a_convolutional_network_restores_whole_signals_of_any_length(network_fi
 
 @pytest.mark.parametrize("unit", ["full scale", "cell"])
 @pytest.mark.parametrize("map", [DenseMap(64), ConvolutionalMap(16, 32, 16)], ids=["dense", "convolutional"])
-def test_a_file_is_for_the_rate_that_it_was_trained_at(tmp_path, map, unit):
+def test_refuses_network_file_at_another_rate(tmp_path, map, unit):
     path = str(tmp_path / "network")
     provenance = files.Provenance(unit=unit, sample_rate_hz=8000)
     files.save(path, Network.started(PrimalDual(map, depth=1)), provenance)
@@ -117,20 +117,20 @@ def test_a_file_is_for_the_rate_that_it_was_trained_at(tmp_path, map, unit):
 
 
 @pytest.mark.parametrize("training", [{}, {"config": "of another program"}, {"config": {"newer": 1}}])
-def test_a_file_need_not_say_how_it_was_trained(tmp_path, training):
+def test_trained_depths_without_training_record(tmp_path, training):
     network = Network.started(PrimalDual(DenseMap(64), depth=1))
     files.save(tmp_path / "network", network, files.Provenance(training=training))
     assert trained_depths(str(tmp_path / "network")) == ()
 
 
-def test_files_that_are_no_networks_are_refused(tmp_path):
+def test_refuses_files_that_are_not_networks(tmp_path):
     (tmp_path / "file").write_bytes(b"no network")
     with pytest.raises(InputError, match="file"):
         method_named(str(tmp_path / "file"))
 
 
 @pytest.mark.parametrize("name", ["", "cp", "cp:", "cp:0", "cp:-1", "cp:ten", "cp:1.5", "qu:3", "network"])
-def test_other_names_are_refused(name):
+def test_refuses_unknown_names(name):
     with pytest.raises(InputError, match="no method is called"):
         method_named(name)
 
@@ -147,7 +147,7 @@ def corpus(tmp_path):
     return Corpus.scan(tmp_path)
 
 
-def test_rows_hold_the_figures_of_each_method(corpus):
+def test_rows_of_evaluate(corpus):
     rows = {row.method: row for row in evaluate(corpus, "test", 5, ["qu", "cp:25"])}
     assert list(rows) == ["qu", "cp:25"]
     qu, cp = rows.values()
@@ -159,7 +159,7 @@ def test_rows_hold_the_figures_of_each_method(corpus):
     assert gain == pytest.approx(-10 * np.log10(cp.ratio))
 
 
-def test_snr_is_the_mean_over_files_and_not_over_frames(corpus):
+def test_snr_is_the_mean_over_files(corpus):
     row = next(evaluate(corpus, "test", 5, ["qu"]))
     by_file = []
     for signal in corpus.signals("test"):
@@ -170,18 +170,18 @@ def test_snr_is_the_mean_over_files_and_not_over_frames(corpus):
     assert row.snr == pytest.approx(np.mean(by_file))
 
 
-def test_unknown_methods_are_refused_before_anything_is_read(corpus, monkeypatch):
+def test_refuses_unknown_methods_before_reading(corpus, monkeypatch):
     monkeypatch.setattr(Corpus, "signal", lambda *_: pytest.fail("read the corpus first"))
     with pytest.raises(InputError, match="cp:x"):
         next(evaluate(corpus, "test", 5, ["qu", "cp:x"]))
 
 
-def test_a_split_without_a_whole_frame_is_refused(corpus):
+def test_refuses_split_without_a_frame(corpus):
     with pytest.raises(InputError, match="99999"):
         next(evaluate(corpus, "dev", 5, ["qu"], frame_length=99999))
 
 
-def test_files_shorter_than_a_frame_are_left_out_and_that_is_said(corpus):
+def test_notes_files_shorter_than_a_frame(corpus):
     said = []
     (row,) = evaluate(corpus, "test", 5, ["qu"], note=said.append)
     assert row.files == 2
@@ -202,7 +202,7 @@ def test_files_shorter_than_a_frame_are_left_out_and_that_is_said(corpus):
         ("cell", [5], 8, False),
     ],
 )
-def test_a_network_trained_for_another_bit_depth_is_noted(corpus, tmp_path, unit, trained, bits, is_noted):
+def test_notes_network_trained_for_another_bit_depth(corpus, tmp_path, unit, trained, bits, is_noted):
     architecture = {"kind": "PrimalDual", "depth": 1, "map": {"kind": "DenseMap", "samples": 64}}
     config = from_table({"architecture": architecture, "data": {"bits": trained, "unit": unit, "length": 64}})
     provenance = files.Provenance(unit=unit, training={"config": encode(config)})
@@ -213,7 +213,7 @@ def test_a_network_trained_for_another_bit_depth_is_noted(corpus, tmp_path, unit
     assert [note.split()[0] for note in said] == ([path, f"{path}:1"] if is_noted else [])
 
 
-def test_the_chambolle_pock_row_of_table_2(ieee_folder):
+def test_chambolle_pock_rows_of_table_2(ieee_folder):
     rows = evaluate(Corpus.scan(ieee_folder), "test", 5, ["qu", "cp:10", "cp:25", "cp:50"])
     snr = {row.method: row.snr for row in rows}
     assert snr["qu"] == pytest.approx(15.15, abs=0.01)
@@ -222,7 +222,7 @@ def test_the_chambolle_pock_row_of_table_2(ieee_folder):
     assert snr["cp:50"] == pytest.approx(16.87, abs=0.02)
 
 
-def test_perceptual_metrics_are_measured_on_request(corpus):
+def test_perceptual_metrics(corpus):
     pytest.importorskip("pesq")
     pytest.importorskip("pystoi")
     (row,) = evaluate(corpus, "test", 5, ["qu"], metrics=["pesq", "stoi"])

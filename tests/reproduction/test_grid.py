@@ -17,7 +17,7 @@ from pdrn.reproduction.tables import DEPTHS, KINDS, Variant, variant_of
 from pdrn.training.runs import run_for, runs_in
 
 
-def test_the_grid_is_that_of_table_1():
+def test_grid_is_that_of_table_1():
     grid = Grid()
     configs = grid.configs_before_lambda() + grid.configs_after_lambda({"PDN": 1e-8, "PDRN": 1e-9})
     variants = [variant_of(config) for config in configs]
@@ -28,11 +28,11 @@ def test_the_grid_is_that_of_table_1():
     assert grid.config("PDRN", 10).architecture.parameter_count == 10 * (2 * 1024**2 + 1024)
 
 
-def test_a_grid_trains_each_run_once(finished):
+def test_grid_trains_each_run_once(finished):
     assert len(runs_in(finished)) == 4 + 2 * 2 + 2
 
 
-def test_lambda_is_chosen_at_depth_two_or_as_given():
+def test_lambda_is_chosen_at_depth_two_by_default():
     assert Grid().depth_for_lambda == 2
     assert Grid(depths=(5, 10)).depth_for_lambda == 5
     grid = Grid(lambda_depth=10, lambdas=(1e-8,))
@@ -49,7 +49,7 @@ def test_lambda_is_chosen_on_the_development_set(finished, corpus):
         assert errors[kind][value] == min(entry["dev_mse"] for entry in run.log())
 
 
-def test_lambda_is_chosen_among_the_candidates_that_could_be_trained(runs, corpus):
+def test_lambda_is_chosen_among_trained_candidates(runs, corpus):
     for kind, values in (("PDN", (1e-8,)), ("PDRN", (1e-8, 1e-2))):
         for value in values:
             shutil.rmtree(run_for(SMALL.config(kind, 2, value), corpus.checksum, runs).folder)
@@ -58,7 +58,7 @@ def test_lambda_is_chosen_among_the_candidates_that_could_be_trained(runs, corpu
 
 
 @given(st.sets(st.sampled_from([1e-9, 1e-8, 1e-7, 1e-6])), st.data())
-def test_a_lambda_at_an_end_of_several_candidates_is_warned_of(lambdas, data):
+def test_warns_of_lambda_at_an_end(lambdas, data):
     grid = Grid(lambdas=tuple(lambdas))
     chosen = {kind: data.draw(st.sampled_from(sorted(lambdas))) for kind in KINDS} if lambdas else {}
     at_end = [v for v in chosen.values() if len(lambdas) > 1 and v in (min(lambdas), max(lambdas))]
@@ -66,19 +66,19 @@ def test_a_lambda_at_an_end_of_several_candidates_is_warned_of(lambdas, data):
     assert len(grid.lambda_warnings({})) == (2 if lambdas else 0)
 
 
-def test_lambda_is_proportional_to_the_squared_width_of_cells():
+def test_lambda_is_proportional_to_squared_cell_width():
     assert default_lambdas(5) == (1e-8, 1e-7, 1e-6)
     assert default_lambdas(6) == pytest.approx((2.5e-9, 2.5e-8, 2.5e-7))
 
 
-def test_a_table_has_the_networks_of_its_grid_only(finished, corpus):
+def test_table_has_only_networks_of_the_grid(finished, corpus):
     _, table = dataclasses.replace(SMALL, depths=(2,), lambdas=()).table(corpus, finished)
     assert set(table) == {Variant(kind, False, 2) for kind in KINDS}
     _, table = dataclasses.replace(SMALL, depths=(2,), lambdas=(1e-2,)).table(corpus, finished)
     assert {r.config.loss.regularisation for r in table.values()} == {0, 1e-2}  # though 1e-8 is better
 
 
-def test_a_corpus_is_the_same_under_any_name(finished, corpus, tmp_path):
+def test_corpus_is_identified_by_checksum(finished, corpus, tmp_path):
     (tmp_path / "link").symlink_to(corpus.folder)
     shutil.copytree(corpus.folder, tmp_path / "copy")
     experiment, table = SMALL.table(corpus, finished)
@@ -88,14 +88,14 @@ def test_a_corpus_is_the_same_under_any_name(finished, corpus, tmp_path):
         assert (again, again.corpus) == (experiment, resolved)
 
 
-def test_a_network_that_cannot_be_trained_returns_its_error(corpus, tmp_path):
+def test_failed_training_returns_its_error(corpus, tmp_path):
     config = Grid(epochs=1, frame_length=10**6).config("PDN", 1)
     result = train_network(config, corpus, tmp_path, threads=1)
     assert result.run is None
     assert "1000000 samples" in result.error
 
 
-def test_the_plan_counts_the_products_that_are_left(finished, corpus, tmp_path):
+def test_plan_counts_remaining_multiplications(finished, corpus, tmp_path):
     frames = {split: sum(len(s) // 32 for s in corpus.signals(split)) for split in ("train", "dev")}
     per_frame = 2 * 2 * 32 * 32
     plan = {each.name: each for each in SMALL.plan(corpus, tmp_path, threads=0)}
@@ -108,7 +108,7 @@ def test_the_plan_counts_the_products_that_are_left(finished, corpus, tmp_path):
     assert {each.epochs_done for each in longer if each.name.endswith("lambda=0")} == {1}
 
 
-def test_a_corpus_or_metric_that_cannot_be_measured_is_refused_before_training(corpus):
+def test_refuses_unusable_corpus_or_metric_before_training(corpus):
     SMALL.check(corpus, [])
     entries = [dataclasses.replace(e, frames=31 if e.split == "test" else e.frames) for e in corpus.entries]
     with pytest.raises(InputError, match="test split"):
@@ -119,7 +119,7 @@ def test_a_corpus_or_metric_that_cannot_be_measured_is_refused_before_training(c
 
 
 @pytest.mark.parametrize("samples", [None, np.zeros(400), np.r_[np.zeros(320), np.ones(20)]])
-def test_an_empty_or_silent_test_set_is_refused_before_training(tmp_path, samples):
+def test_refuses_empty_or_silent_test_set_before_training(tmp_path, samples):
     for split in ("train", "dev", "test"):
         (tmp_path / split).mkdir()
         if split != "test":
@@ -144,6 +144,6 @@ def test_an_empty_or_silent_test_set_is_refused_before_training(tmp_path, sample
     ],
     ids=str,
 )
-def test_impossible_grids_are_refused(change):
+def test_refuses_invalid_grids(change):
     with pytest.raises(InputError):
         Grid(**change)

@@ -19,7 +19,7 @@ from pdrn.training.loop import train
 from pdrn.training.runs import Run, runs_in, save_json
 
 
-def test_the_report_has_tables_and_figures(finished, tmp_path):
+def test_report_has_tables_and_figures(finished, tmp_path):
     report = write_report(finished, tmp_path / "report")
     text = report.read_text()
     assert text.count("\n| --- ") == 4
@@ -30,13 +30,13 @@ def test_the_report_has_tables_and_figures(finished, tmp_path):
         assert (report.parent / picture).read_bytes().startswith(b"\x89PNG")
 
 
-def test_figures_are_the_same_every_time(finished, corpus):
+def test_figures_are_deterministic(finished, corpus):
     _, table = SMALL.table(corpus, finished)
     first, second = (figures.png(figures.curves(table, "PDN", True)) for _ in range(2))
     assert first == second
 
 
-def test_epochs_are_whole_numbers_and_logarithmic_where_lengths_differ(finished, corpus):
+def test_epoch_axis_is_whole_or_logarithmic(finished, corpus):
     _, table = SMALL.table(corpus, finished)
     axes = figures.curves(table, "PDN", True).axes[0]
     assert axes.get_xscale() == "linear"
@@ -47,7 +47,7 @@ def test_epochs_are_whole_numbers_and_logarithmic_where_lengths_differ(finished,
     assert figures.curves(table | {variant: longer}, "PDN", True).axes[0].get_xscale() == "log"
 
 
-def test_tables_have_the_figures_of_the_runs(finished, corpus):
+def test_tables_show_the_errors_of_the_runs(finished, corpus):
     _, table = SMALL.table(corpus, finished)
     text = markdown(finished)
     for variant, result in table.items():
@@ -65,11 +65,11 @@ def test_tables_have_the_figures_of_the_runs(finished, corpus):
     ("here", "paper", "shown"),
     [(1.9, 1.81, "1.90 (1.81, +5 %)"), (None, 1.81, "(1.81)"), (1.0, None, "1.00"), (None, None, "")],
 )
-def test_a_figure_stands_beside_the_papers(here, paper, shown):
+def test_beside_formats_our_and_the_papers_value(here, paper, shown):
     assert beside(here, paper) == shown
 
 
-def test_the_papers_figures_stand_beside_those_of_its_own_experiment(runs):
+def test_paper_values_appear_for_its_experiment(runs):
     for run in runs_in(runs):  # make it an experiment with frames of 1024
         record, config = run.record(), run.config()
         config = replace(
@@ -83,14 +83,14 @@ def test_the_papers_figures_stand_beside_those_of_its_own_experiment(runs):
     assert re.search(r"\(2\.24, [+-]\d+ %\)", text)
 
 
-def test_a_table_2_of_networks_that_are_not_the_best_any_more_says_so(runs, corpus):
+def test_outdated_table_2_is_marked(runs, corpus):
     outdated = "Other networks are the best by now"
     assert outdated not in markdown(runs)
     shutil.rmtree(best_results(SMALL.table(corpus, runs)[1])["PDRN"].run.folder)
     assert outdated in markdown(runs)
 
 
-def test_metrics_have_columns_where_they_were_measured(runs, corpus):
+def test_measured_metrics_have_columns(runs, corpus):
     experiment, _ = SMALL.table(corpus, runs)
     row = {"method": "QU", "mse": 1e-4, "snr": 15.0, "ratio": 1.0, "files": 1, "frames": 2}
     row |= {"pesq": 2.0, "stoi": None}
@@ -98,7 +98,7 @@ def test_metrics_have_columns_where_they_were_measured(runs, corpus):
     assert "| MSE ratio | PESQ |\n" in markdown(runs)
 
 
-def test_other_networks_have_their_own_table(corpus, tmp_path):
+def test_other_networks_have_a_table(corpus, tmp_path):
     filters = {"kind": "ConvolutionalMap", "channels": 8, "window": 16, "hop": 8}
     for kind, more in (("LISTA", {}), ("PrimalDual", {"memory": "mix"})):
         network = {"kind": kind, "depth": 2, "map": filters} | more
@@ -113,13 +113,13 @@ def test_other_networks_have_their_own_table(corpus, tmp_path):
     assert "Table 1" not in text
 
 
-def test_folders_without_runs_are_refused(tmp_path):
+def test_refuses_folders_without_runs(tmp_path):
     with pytest.raises(InputError, match="no finished run"):
         write_report(tmp_path, tmp_path / "report")
     assert not (tmp_path / "report").exists()
 
 
-def test_exported_logs_make_the_same_tables_without_networks_and_sound(runs, tmp_path):
+def test_exported_logs_give_the_same_report(runs, tmp_path):
     first, *rest = runs_in(runs)
     reopen(first)
     once, twice = tmp_path / "once", tmp_path / "twice"
@@ -132,7 +132,7 @@ def test_exported_logs_make_the_same_tables_without_networks_and_sound(runs, tmp
     assert markdown(twice) == markdown(runs)
 
 
-def test_logs_are_not_exported_over_runs_nor_trained_over(finished, runs, corpus, tmp_path):
+def test_refuses_export_over_runs_and_training_over_logs(finished, runs, corpus, tmp_path):
     with pytest.raises(InputError, match="has networks"):
         export_logs(runs, runs)
     export_logs(finished, tmp_path)
@@ -145,7 +145,7 @@ def table_1_of(folder, corpus):
     return {variant: result.log for variant, result in SMALL.table(corpus, folder)[1].items()}
 
 
-def test_changed_exported_logs_are_refused(finished, tmp_path):
+def test_refuses_changed_logs(finished, tmp_path):
     export_logs(finished, tmp_path)
     log = Run(runs_in(tmp_path)[0].folder).log_path
     log.write_text(log.read_text().replace('"step": ', '"step": 1'))

@@ -57,14 +57,14 @@ def saved(corpus, measured, **more):
     return {"task": task | {"epochs": 2}, "runs": [], "results": results} | more
 
 
-def test_neighbours_have_as_many_weights_as_the_first_where_their_kind_allows():
+def test_neighbours_have_similar_sizes():
     networks = study("neighbours", 1024)
     counts = {each.labels["network"]: each.config.architecture.parameter_count for each in networks}
     unlike = {name for name, count in counts.items() if not 0.95 < count / counts["PDN"] < 1.05}
     assert unlike == {"PDN, tied", "learned primal-dual"}
 
 
-def test_every_kind_of_extrapolation_meets_every_kind_of_network():
+def test_extrapolation_crosses_all_kinds():
     networks = study("extrapolation", 256, depths=(2, 5), batches=7)
     assert len({each.name for each in networks}) == 4 * 2 * 2 * 2
     for each in networks:
@@ -72,7 +72,7 @@ def test_every_kind_of_extrapolation_meets_every_kind_of_network():
         assert each.config.data.batches == 7
 
 
-def test_sigma_is_inversely_proportional_to_the_width_of_cells():
+def test_sigma_is_inversely_proportional_to_cell_width():
     sigmas = {
         bits: {
             each.config.start.sigma
@@ -97,7 +97,7 @@ def test_steps_are_measured_once(tmp_path):
         assert saved_steps(tmp_path, task, lambda: next(measured)) == expected
 
 
-def test_a_candidate_counts_with_its_best_learning_rate_with_the_first_seed(comparison, done, corpus):
+def test_measures_the_best_rate_of_the_first_seed(comparison, done, corpus):
     assert len(runs_in(done)) == comparison.run_count == 4 * 3
     found = comparison.measure(corpus, done)
     for candidate, result in zip(comparison.candidates, found, strict=True):
@@ -112,7 +112,7 @@ def test_a_candidate_counts_with_its_best_learning_rate_with_the_first_seed(comp
         assert all(0 < ratio < 2 for ratio in result.test_ratio)
 
 
-def test_learned_extrapolation_is_measured(comparison, done, corpus):
+def test_measures_learned_theta(comparison, done, corpus):
     found = {each.labels["theta"]: each.theta for each in comparison.measure(corpus, done)}
     assert found["0"] == found["1"] == ()
     assert [len(theta) for theta in found["learned"]] == [1, 1]
@@ -120,7 +120,7 @@ def test_learned_extrapolation_is_measured(comparison, done, corpus):
     assert any(value != 1 for theta in found["learned"] for value in theta)
 
 
-def test_a_learning_rate_that_could_not_be_trained_does_not_count(comparison, done, corpus, tmp_path):
+def test_diverged_rates_do_not_count(comparison, done, corpus, tmp_path):
     out = shutil.copytree(done, tmp_path / "runs")
     first = comparison.candidates[0]
     runs = {rate: run_for(first.run_config(rate, 0), corpus.checksum, out) for rate in comparison.rates}
@@ -132,7 +132,7 @@ def test_a_learning_rate_that_could_not_be_trained_does_not_count(comparison, do
         comparison.best_rates(corpus, out)
 
 
-def test_a_comparison_is_shown_with_confidence_intervals(comparison, done, corpus):
+def test_comparison_shows_confidence_intervals(comparison, done, corpus):
     found = comparison.measure(corpus, done)
     text = comparison_section("extrapolation-any", saved(corpus, found))
     rows = [line for line in text.splitlines() if line.startswith("| dense")]
@@ -141,7 +141,7 @@ def test_a_comparison_is_shown_with_confidence_intervals(comparison, done, corpu
     assert f"{mean:.4f} ± {half:.4f}" in rows[0]
 
 
-def test_a_report_draws_extrapolation_and_does_not_list_its_runs_again(comparison, done, corpus, tmp_path):
+def test_report_of_extrapolation(comparison, done, corpus, tmp_path):
     out = shutil.copytree(done, tmp_path / "runs")
     assert "Other networks" in markdown(out)
     names = [run.name for run in runs_in(out)]
@@ -152,7 +152,7 @@ def test_a_report_draws_extrapolation_and_does_not_list_its_runs_again(compariso
     assert "Other networks" not in text
 
 
-def test_a_damaged_comparison_is_refused(corpus, tmp_path):
+def test_refuses_damaged_comparison(corpus, tmp_path):
     name = save_comparison(tmp_path, "neighbours", saved(corpus, []))
     assert list(load_comparisons(tmp_path)) == [name]
     (path,) = tmp_path.iterdir()
@@ -161,7 +161,7 @@ def test_a_damaged_comparison_is_refused(corpus, tmp_path):
         load_comparisons(tmp_path)
 
 
-def test_a_single_value_has_no_interval():
+def test_single_value_has_no_interval():
     assert confidence_interval([3.0])[0] == 3.0
     assert math.isnan(confidence_interval([3.0])[1])
 
@@ -173,7 +173,7 @@ def tied(depth, last_layers=0, **network):
     return from_table({"recipe": "modern", "architecture": plan, "data": data, "loss": loss})
 
 
-def test_a_tied_network_at_its_start_closes_the_gap_of_its_problem(corpus):
+def test_untrained_tied_network_closes_the_gap(corpus):
     config = tied(3)
     curve = iterate(Network.started(config.architecture), config, corpus, 60)
     assert len(curve.ratio) == len(curve.gap) == 60
@@ -181,21 +181,21 @@ def test_a_tied_network_at_its_start_closes_the_gap_of_its_problem(corpus):
     assert all(np.isfinite(curve.ratio))
 
 
-def test_an_untied_network_has_errors_but_no_gap(corpus):
+def test_untied_network_has_no_gap(corpus):
     config = tied(2, tying="untied")
     curve = iterate(Network.started(config.architecture), config, corpus, 5)
     assert len(curve.ratio) == 5
     assert curve.gap == ()
 
 
-def test_the_error_at_the_trained_depth_is_that_of_the_log(corpus, tmp_path):
+def test_curve_at_trained_depth_equals_log(corpus, tmp_path):
     config = dataclasses.replace(tied(3), budget=Budget(epochs=1))
     run = train(config, corpus, tmp_path, threads=1)
     curve = iterate(run.best(), config, corpus, 6)
     assert curve.ratio[2] == pytest.approx(run.log()[-1]["dev_ratio"], rel=1e-5)
 
 
-def test_gradients_through_fewer_layers_store_fewer_activations(corpus):
+def test_truncated_gradients_store_fewer_activations(corpus):
     stored = []
     for last in (0, 4, 1):
         config = tied(8, last)
@@ -203,7 +203,7 @@ def test_gradients_through_fewer_layers_store_fewer_activations(corpus):
     assert stored[0] > 1.5 * stored[1] > 2 * stored[2] > 0
 
 
-def test_a_report_draws_iterations_beyond_training(corpus, tmp_path):
+def test_report_of_iterating(corpus, tmp_path):
     some = study("iterating", 16, depths=(4,), batches=1)[:3]
     comparison = Comparison(tuple(each.trained_for(2) for each in some), (1e-3,), (0,))
     for _, config in comparison.trials():

@@ -49,7 +49,7 @@ def results_in(folder):
     length=st.sampled_from([32, 1024]),
     seed=st.integers(0, 9),
 )
-def test_a_network_of_the_grid_is_recognised(kind, depth, regularisation, recipe, bits, length, seed):
+def test_variant_of_grid_networks(kind, depth, regularisation, recipe, bits, length, seed):
     config = grid_config(kind, depth, regularisation, recipe, bits, length)
     config = dataclasses.replace(config, seed=seed)
     assert variant_of(config) == Variant(kind, regularisation > 0, depth)
@@ -82,13 +82,13 @@ NETWORK = {"kind": "PrimalDual", "depth": 1, "map": DENSE}
     ],
     ids=str,
 )
-def test_other_networks_are_not_in_table_1(change):
+def test_variant_of_other_networks_is_none(change):
     table = {"recipe": "paper", "architecture": NETWORK, "data": {"length": 32}}
     assert variant_of(from_table(table)) == Variant("PDN", False, 1)
     assert variant_of(from_table(table | change)) is None
 
 
-def test_every_network_has_its_run_with_the_better_lambda(finished, corpus):
+def test_table_1_has_the_better_lambda(finished, corpus):
     _, table = SMALL.table(corpus, finished)
     assert set(table) == {Variant(k, r, d) for k in KINDS for r in (False, True) for d in (1, 2)}
     for variant, result in table.items():
@@ -98,7 +98,7 @@ def test_every_network_has_its_run_with_the_better_lambda(finished, corpus):
     assert best == min(r.min_mse("dev") for v, r in table.items() if v.kind == "PDN")
 
 
-def test_lambdas_are_listed_where_several_were_tried(finished, corpus):
+def test_lambdas_tried(finished, corpus):
     (results,) = results_in(finished).values()
     tried, errors = lambdas_tried(results), SMALL.dev_errors(corpus, finished)
     assert set(tried) == {Variant(kind, True, 2) for kind in KINDS}
@@ -106,7 +106,7 @@ def test_lambdas_are_listed_where_several_were_tried(finished, corpus):
         assert {value: result.min_mse("dev") for value, result in found.items()} == errors[variant.kind]
 
 
-def test_the_longest_training_counts(runs, corpus):
+def test_longest_training_counts(runs, corpus):
     train_grid(Grid(depths=(1,), epochs=2, frame_length=32, lambdas=()), corpus, runs)
     (results,) = results_in(runs).values()
     epochs = {variant: result.epochs for variant, result in table_1(results).items()}
@@ -114,7 +114,7 @@ def test_the_longest_training_counts(runs, corpus):
     assert epochs[Variant("PDN", True, 1)] == 1
 
 
-def test_every_seed_has_its_own_table(runs, corpus):
+def test_each_seed_has_its_own_table(runs, corpus):
     train_grid(Grid(depths=(1,), epochs=1, frame_length=32, lambdas=(), seed=5), corpus, runs)
     tables = {experiment: table_1(results) for experiment, results in results_in(runs).items()}
     assert {experiment.seed: len(table) for experiment, table in tables.items()} == {0: 8, 5: 2}
@@ -122,24 +122,24 @@ def test_every_seed_has_its_own_table(runs, corpus):
 
 
 @pytest.mark.parametrize(("rate", "resampled"), [(16000, 0), (16000, 16000), (8000, 0), (48000, 0)])
-def test_the_paper_is_compared_at_its_sample_rate_only(rate, resampled):
+def test_matches_paper_only_at_its_sample_rate(rate, resampled):
     experiment = Experiment("paper", 5, 1024, "any", "0" * 64, rate, resampled)
     assert experiment.matches_paper == (rate == 16000)
 
 
-def test_the_papers_experiment_comes_first():
+def test_papers_experiment_sorts_first():
     wanted = [("paper", 5), ("modern", 5), ("paper", 4), ("modern", 4)]
     found = [Experiment(recipe, bits, 1024, "any", "0" * 64, 16000) for recipe, bits in sorted(wanted)]
     assert [(e.recipe, e.bits) for e in sorted(found, key=lambda e: e.sort_key)] == wanted
 
 
-def test_the_printed_figures():
+def test_printed_values():
     assert len(PAPER_TABLE_1) == 2 * 2 * 2 * len(DEPTHS)
     assert PAPER_TABLE_1["PDRN", "dev", True, 10] == pytest.approx(1.81e-4)
     assert min(PAPER_TABLE_1, key=PAPER_TABLE_1.get) == ("PDN", "train", False, 10)
 
 
-def test_curves_that_decay_evenly_are_smooth_and_those_that_jump_are_not(tmp_path):
+def test_roughness(tmp_path):
     def roughness(errors):
         log = [{"epoch": epoch + 1, "dev_mse": error} for epoch, error in enumerate(errors)]
         return Result(Run(tmp_path), None, log, None).roughness("dev")
@@ -166,7 +166,7 @@ def test_table_2_has_the_rows_of_the_paper(finished, corpus):
     assert network.architecture.memory == "bias"
 
 
-def test_table_2_refuses_a_best_network_that_is_another_or_missing(runs, corpus):
+def test_table_2_refuses_wrong_or_missing_network(runs, corpus):
     experiment, table = SMALL.table(corpus, runs)
     best = {kind: result.run for kind, result in best_results(table).items()}
     shutil.copy(best["PDN"].best_path, best["PDRN"].best_path)
@@ -177,7 +177,7 @@ def test_table_2_refuses_a_best_network_that_is_another_or_missing(runs, corpus)
         measure_table_2(runs, experiment, table, corpus)
 
 
-def test_the_example_lies_in_its_cells(finished):
+def test_example_lies_in_its_cells(finished):
     (experiment,) = results_in(finished)
     example, networks = load_example(finished, experiment)
     assert set(networks) == set(KINDS)
@@ -187,7 +187,7 @@ def test_the_example_lies_in_its_cells(finished):
 
 
 @pytest.mark.parametrize(("suffix", "load"), [("json", load_table_2), ("safetensors", load_example)])
-def test_damaged_files_are_refused(runs, suffix, load):
+def test_refuses_damaged_files(runs, suffix, load):
     (experiment,) = results_in(runs)
     (path,) = runs.glob(f"*.{suffix}")
     whole = path.read_bytes()

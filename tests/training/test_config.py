@@ -37,7 +37,7 @@ DOCUMENTED = re.findall(
 )
 
 
-def test_the_paper_recipe_is_section_4_1():
+def test_paper_recipe_is_section_4_1():
     config = from_table({"recipe": "paper", "architecture": DENSE})
     adam = config.optimiser
     assert (adam.learning_rate, adam.batch_size, adam.schedule) == (1e-4, 128, "constant")
@@ -48,7 +48,7 @@ def test_the_paper_recipe_is_section_4_1():
     assert config.budget.epochs == 1000
 
 
-def test_what_a_configuration_says_goes_before_its_recipe():
+def test_configuration_overrides_recipe():
     config = from_table(
         {
             "recipe": "modern",
@@ -62,7 +62,7 @@ def test_what_a_configuration_says_goes_before_its_recipe():
     assert (config.budget.seconds, config.budget.epochs) == (9.0, 0)
 
 
-def test_every_architecture_can_be_named():
+def test_architecture_by_kind():
     assert from_table({"architecture": DENSE}).architecture == PrimalDual(DenseMap(64), 2)
     filters = {"kind": "ConvolutionalMap", "channels": 8, "window": 16, "hop": 8}
     config = from_table({"architecture": {"kind": "LISTA", "depth": 3, "map": filters}})
@@ -113,20 +113,20 @@ configs = st.builds(
 
 
 @given(configs)
-def test_tables_and_toml_are_read_back_as_the_same_configuration(config):
+def test_round_trip_through_table_and_toml(config):
     assert from_complete_table(encode(config)) == config
     assert from_table(encode(config)) == config
     assert from_table(tomllib.loads(as_toml(config))) == config
 
 
 @pytest.mark.parametrize("name", names())
-def test_bundled_configurations_are_read_back_from_toml(name, tmp_path):
+def test_bundled_configurations_round_trip(name, tmp_path):
     (tmp_path / "a.toml").write_text(as_toml(load(name)))
     assert load(tmp_path / "a.toml") == load(name)
 
 
 @given(configs, st.data())
-def test_a_misspelt_key_fails_at_load(config, data):
+def test_refuses_misspelt_keys(config, data):
     table = encode(config)
     part = data.draw(st.sampled_from([table, *(part for part in table.values() if isinstance(part, dict))]))
     key = data.draw(st.sampled_from([key for key in part if key != "kind"]))
@@ -136,7 +136,7 @@ def test_a_misspelt_key_fails_at_load(config, data):
 
 
 @given(configs, configs, st.sampled_from(["a", "b"]), st.sampled_from(["a", "b"]))
-def test_runs_have_one_name_exactly_if_they_are_the_same(first, second, corpus, other):
+def test_run_name_identifies_configuration_and_corpus(first, second, corpus, other):
     same = (first, corpus) == (second, other)
     assert (run_name(first, corpus) == run_name(second, other)) == same
     assert run_name(first, corpus) == run_name(from_table(encode(first)), corpus)
@@ -175,19 +175,19 @@ def test_runs_have_one_name_exactly_if_they_are_the_same(first, second, corpus, 
     ],
     ids=str,
 )
-def test_mistakes_fail_at_load_and_name_their_place(change, place):
+def test_refuses_mistakes_and_names_their_place(change, place):
     with pytest.raises(InputError, match=re.escape(place)):
         from_table({"architecture": DENSE} | change)
 
 
 @pytest.mark.parametrize("contents", [b"architecture = ", b"\xff\xfe", b"a = " + b"[" * 10_000, b"seed = 1"])
-def test_files_that_are_no_configuration_are_named(tmp_path, contents):
+def test_refuses_files_that_are_not_configurations(tmp_path, contents):
     (tmp_path / "a.toml").write_bytes(contents)
     with pytest.raises(InputError, match=r"a\.toml"):
         load(tmp_path / "a.toml")
 
 
-def test_a_folder_is_no_configuration(tmp_path):
+def test_refuses_folder(tmp_path):
     with pytest.raises(StorageError, match=tmp_path.name):
         load(tmp_path)
 
@@ -199,7 +199,7 @@ def test_documented_configurations_load():
 
 
 @pytest.mark.parametrize(("recipe", "epochs"), [("", 1000), ("paper", 1000), ("modern", 60)])
-def test_patience_alone_leaves_the_length_to_the_recipe(recipe, epochs):
+def test_patience_keeps_the_epochs_of_the_recipe(recipe, epochs):
     network = {"kind": "PrimalDual", "depth": 1, "map": {"kind": "DenseMap", "samples": 8}}
     table = {"recipe": recipe, "architecture": network, "budget": {"patience": 3}}
     assert from_table(table).budget == Budget(epochs=epochs, patience=3)
@@ -230,7 +230,7 @@ def test_bundled_configurations_train(name, corpus_folder, tmp_path):
 
 
 @pytest.mark.parametrize(("rate", "suffix"), [(16000, ""), (8000, "-8k")])
-def test_they_are_for_recordings_and_for_streams(rate, suffix):
+def test_small_models_are_causal(rate, suffix):
     large, small = load("speech-large" + suffix), load("speech-small" + suffix)
     assert large.data.sample_rate_hz == small.data.sample_rate_hz == rate
     assert not large.architecture.causal
@@ -238,7 +238,7 @@ def test_they_are_for_recordings_and_for_streams(rate, suffix):
     assert small.architecture.reach[1] <= 0.032 * rate
 
 
-def test_the_documented_network_is_the_bundled_one():
+def test_documented_network_is_bundled():
     assert load("speech-large") in [from_table(tomllib.loads(text)) for text in DOCUMENTED]
 
 
@@ -254,14 +254,14 @@ def test_the_documented_network_is_the_bundled_one():
     ],
     ids=str,
 )
-def test_truncated_gradients_are_for_tied_networks_with_more_layers(network):
+def test_last_layers_need_a_tied_deeper_network(network):
     tied = DENSE | {"depth": 4, "tying": "tied"}
     assert from_table({"architecture": tied, "loss": {"last_layers": 3}}).loss.last_layers == 3
     with pytest.raises(InputError, match="last_layers"):
         from_table({"architecture": tied | network, "loss": {"last_layers": 3}})
 
 
-def test_a_shared_theta_needs_two_layers_of_gradients():
+def test_shared_theta_needs_two_last_layers():
     tied = DENSE | {"depth": 4, "tying": "tied", "learn_theta": "once"}
     with pytest.raises(InputError, match="last_layers"):
         from_table({"architecture": tied, "loss": {"last_layers": 1}})

@@ -50,7 +50,7 @@ def shapes(run):
     return {name: part.shape for name, part in tensors.items()}
 
 
-def test_a_run_is_found_by_its_configuration_and_corpus(finished, corpus):
+def test_run_for_finds_a_run(finished, corpus):
     assert run_for(CONFIG, corpus.checksum, finished.folder.parent) == finished
     assert runs_in(finished.folder.parent) == [finished]
     assert finished.is_done
@@ -59,7 +59,7 @@ def test_a_run_is_found_by_its_configuration_and_corpus(finished, corpus):
     assert [entry["epoch"] for entry in finished.complete_log()] == [1, 2]
 
 
-def test_a_run_that_has_not_begun_has_no_record(tmp_path):
+def test_new_run_has_no_record(tmp_path):
     (tmp_path / "file").touch()
     for folder in (tmp_path / "nowhere", tmp_path, tmp_path / "file"):
         run = Run(folder)
@@ -68,19 +68,19 @@ def test_a_run_that_has_not_begun_has_no_record(tmp_path):
         assert run.log() == []
 
 
-def test_a_renamed_run_keeps_its_name(run):
+def test_renamed_folder_keeps_run_name(run):
     moved = Run(run.folder.rename(run.folder.parent / "moved"))
     assert moved.name == run.folder.name
     assert moved.load_state(shapes(moved)) is not None
 
 
-def test_a_record_is_read_back(run):
+def test_record_round_trip(run):
     record = run.record()
     run.save_record(record)
     assert run.record() == record
 
 
-def test_a_checkpoint_is_read_back_to_the_bit(run):
+def test_checkpoint_round_trip(run):
     tensors, facts = run.load_state(shapes(run))
     run.save_state(tensors, {name: facts[name] for name in ("step", "epoch", "seconds", "best")})
     again, same = run.load_state(shapes(run))
@@ -99,13 +99,13 @@ def test_a_checkpoint_is_read_back_to_the_bit(run):
         ),
     ).filter(lambda table: "sha256" not in table)
 )
-def test_tables_are_read_back(tmp_path_factory, table):
+def test_json_round_trip(tmp_path_factory, table):
     path = tmp_path_factory.getbasetemp() / "table.json"
     save_json(path, table)
     assert load_json(path) == table
 
 
-def test_tensors_are_read_back(tmp_path):
+def test_tensors_round_trip(tmp_path):
     tensors = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.float32([np.inf, -0.0])}
     save_tensors(tmp_path / "a", tensors, {"epoch": 3})
     again, facts = load_tensors(tmp_path / "a")
@@ -113,7 +113,7 @@ def test_tensors_are_read_back(tmp_path):
     assert all(np.array_equal(part, again[name]) for name, part in tensors.items())
 
 
-def test_the_published_runs_have_the_names_of_their_configurations():
+def test_published_runs_have_their_names():
     published = runs_in(Path(__file__).parents[2] / "results/reproduced")
     assert len(published) == 40
     for run in published:
@@ -121,7 +121,7 @@ def test_the_published_runs_have_the_names_of_their_configurations():
 
 
 @given(st.binary(max_size=99) | st.integers(0, 10**9))
-def test_a_damaged_record_is_refused(finished, tmp_path_factory, damage):
+def test_refuses_damaged_record(finished, tmp_path_factory, damage):
     """Other contents, or one bit of it flipped."""
     contents = (finished.folder / "run.json").read_bytes()
     if isinstance(damage, int):
@@ -138,7 +138,7 @@ def test_a_damaged_record_is_refused(finished, tmp_path_factory, damage):
 
 
 @pytest.mark.parametrize("missing", ["name", "config", "threads", "sha256"])
-def test_a_record_without_a_field_is_refused(run, missing):
+def test_refuses_record_without_a_field(run, missing):
     path = run.folder / "run.json"
     table = {name: value for name, value in load_json(path).items() if name != missing}
     if missing == "sha256":
@@ -150,28 +150,28 @@ def test_a_record_without_a_field_is_refused(run, missing):
 
 
 @pytest.mark.parametrize("finished_as", [{}, 1, {"epochs": "many", "log_sha256": ""}, {"epochs": 1}])
-def test_a_record_that_does_not_hold_the_length_of_its_log_is_refused(run, finished_as):
+def test_refuses_record_without_log_length(run, finished_as):
     path = run.folder / "run.json"
     save_json(path, load_json(path) | {"finished": finished_as})
     with pytest.raises(InputError, match="is damaged"):
         run.record()
 
 
-def test_a_record_that_cannot_be_read_is_a_storage_error(tmp_path):
+def test_unreadable_record_is_a_storage_error(tmp_path):
     (tmp_path / "run.json").mkdir()
     with pytest.raises(StorageError, match=tmp_path.name):
         Run(tmp_path).record()
 
 
 @pytest.mark.parametrize("log", ["", '{"epoch": 1}\n', "5\n", '{"epoch": 1', "[" * 100_000, "\x80"])
-def test_a_finished_run_whose_log_lacks_epochs_is_refused(run, log):
+def test_refuses_incomplete_log(run, log):
     run.log_path.write_text(log, encoding="latin1")
     assert run.log() == []
     with pytest.raises(InputError, match="0 of 2 epochs"):
         run.complete_log()
 
 
-def test_a_changed_figure_in_a_log_is_refused(run):
+def test_refuses_changed_log(run):
     run.log_path.write_text(run.log_path.read_text().replace('"step": ', '"step": 1'))
     with pytest.raises(InputError, match="changed"):
         run.complete_log()
@@ -179,7 +179,7 @@ def test_a_changed_figure_in_a_log_is_refused(run):
         run.load_state(shapes(run))
 
 
-def test_a_line_that_was_cut_off_ends_a_log(run):
+def test_truncated_line_ends_the_log(run):
     run.log_path.write_bytes(run.log_path.read_bytes()[:-9])
     assert [entry["epoch"] for entry in run.log()] == [1]
     with pytest.raises(InputError, match="1 epochs"):
@@ -190,7 +190,7 @@ def test_a_line_that_was_cut_off_ends_a_log(run):
 
 
 @pytest.mark.parametrize("contents", [b"", b"nothing", b"\xff" * 99])
-def test_a_damaged_checkpoint_is_refused(run, contents):
+def test_refuses_damaged_checkpoint(run, contents):
     wanted = shapes(run)
     path = run.folder / "state.safetensors"
     whole = path.read_bytes()
@@ -202,7 +202,7 @@ def test_a_damaged_checkpoint_is_refused(run, contents):
     assert run.load_state(wanted) is None
 
 
-def test_a_checkpoint_of_another_network_or_run_is_refused(run):
+def test_refuses_checkpoint_of_another_network_or_run(run):
     wanted = shapes(run)
     with pytest.raises(InputError, match="another network"):
         run.load_state(wanted | {"more": (1,)})
@@ -213,7 +213,7 @@ def test_a_checkpoint_of_another_network_or_run_is_refused(run):
     assert run.load_state(wanted) is not None
 
 
-def test_logs_are_copied_without_networks(run, tmp_path):
+def test_copy_log_leaves_networks_out(run, tmp_path):
     run.copy_log(tmp_path / "copy")
     copy = Run(tmp_path / "copy")
     assert copy.is_done
@@ -225,13 +225,13 @@ def test_logs_are_copied_without_networks(run, tmp_path):
         copy.copy_log(run.folder)
 
 
-def test_a_run_that_was_reopened_ends_as_before(run, corpus):
+def test_reopened_run_ends_as_before(run, corpus):
     log = run.complete_log()
     reopen(run)
     assert not run.is_done
     assert train(CONFIG, corpus, run.folder.parent, threads=1).complete_log() == log
 
 
-def test_a_locked_run_is_refused(run):
+def test_refuses_locked_run(run):
     with run.locked(), pytest.raises(LockedError), run.locked():
         pass

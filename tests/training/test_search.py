@@ -42,7 +42,7 @@ def found(corpus, tmp_path_factory):
     return search, list(search.run_trials(7, silent))
 
 
-def test_trials_are_runs_in_their_ranges(found, corpus):
+def test_trials_are_runs_in_range(found, corpus):
     search, tried = found
     assert [each.number for each in tried] == [1, 2, 3, 4, 5, 6, 7]
     for each in tried:
@@ -59,7 +59,7 @@ def test_trials_are_runs_in_their_ranges(found, corpus):
     assert best.values == tried[best.number - 1].values
 
 
-def test_what_most_others_are_better_than_is_stopped(found):
+def test_prunes_bad_trials(found):
     search, tried = found
     stopped = [each for each in tried if each.error is None]
     assert stopped
@@ -81,7 +81,7 @@ for tried in search.run_trials(7, silent):
 
 
 @pytest.mark.slow
-def test_after_kill_9_a_search_finds_the_same(found, corpus, tmp_path):
+def test_killed_search_resumes_and_finds_the_same(found, corpus, tmp_path):
     whole, tried = found
     with subprocess.Popen(
         [sys.executable, "-c", KILLABLE, str(corpus.folder), str(tmp_path)], stdout=subprocess.PIPE
@@ -102,14 +102,14 @@ def test_after_kill_9_a_search_finds_the_same(found, corpus, tmp_path):
     assert list(search.run_trials(7, silent)) == []
 
 
-def test_two_processes_are_not_at_one_search(corpus, tmp_path):
+def test_refuses_second_process(corpus, tmp_path):
     tries = a_search(corpus, tmp_path).run_trials(2, silent)
     next(tries)
     with pytest.raises(LockedError):
         next(a_search(corpus, tmp_path).run_trials(2, silent))
 
 
-def test_a_trial_whose_loss_is_not_a_number_does_not_end_the_search(corpus, tmp_path, monkeypatch):
+def test_diverged_trial_does_not_end_the_search(corpus, tmp_path, monkeypatch):
     def failing(*arguments, **options):
         raise Diverged("the loss is not a number any more")
 
@@ -120,7 +120,7 @@ def test_a_trial_whose_loss_is_not_a_number_does_not_end_the_search(corpus, tmp_
         search.best()
 
 
-def test_the_command_prints_a_configuration_that_is_trained_already(corpus, tmp_path):
+def test_command_prints_a_trained_configuration(corpus, tmp_path):
     (tmp_path / "a.toml").write_text(as_toml(SETTINGS))
     options = ("--corpus", corpus.folder, "--out", tmp_path / "runs")
     result = pdrn("search", tmp_path / "a.toml", *options, "--trials", 2)
@@ -140,7 +140,7 @@ class Refusing(Callback):
         raise AssertionError
 
 
-def test_whole_numbers_stay_whole(corpus, tmp_path):
+def test_integers_stay_integers(corpus, tmp_path):
     search = a_search(corpus, tmp_path, "architecture.depth=1..3")
     (trial,) = search.run_trials(1, silent)
     assert isinstance(search.config_for(trial.values).architecture.depth, int)
@@ -162,12 +162,12 @@ def test_whole_numbers_stay_whole(corpus, tmp_path):
         "optimiser.beta2=0.9..1.5",
     ],
 )
-def test_impossible_ranges_are_refused(text):
+def test_refuses_invalid_ranges(text):
     with pytest.raises(InputError):
         Range.read(text, SETTINGS)
 
 
-def test_rounded_values_stay_in_their_range():
+def test_rounded_values_stay_in_range():
     close = Range.read("optimiser.averaging=0.99996..0.99999", SETTINGS)
     optuna = pytest.importorskip("optuna")
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
@@ -175,19 +175,19 @@ def test_rounded_values_stay_in_their_range():
     assert all(0.99996 <= value <= 0.99999 for value in values)
 
 
-def test_a_setting_has_one_range(corpus, tmp_path):
+def test_refuses_two_ranges_of_a_setting(corpus, tmp_path):
     with pytest.raises(InputError, match="two ranges"):
         a_search(corpus, tmp_path, RATES, RATES)
 
 
-def test_steps_of_chambolle_pock_are_tuned_where_it_is_the_start():
+def test_sigma_is_tuned_for_chambolle_pock_only():
     paper = config(recipe="paper")
     with pytest.raises(InputError, match=r"start\.sigma"):
         Range.read("start.sigma=1..2", paper)
     assert len(searching.default_ranges(paper)) + 1 == len(searching.default_ranges(SETTINGS))
 
 
-def test_a_storage_that_cannot_be_used_is_refused(corpus, tmp_path):
+def test_refuses_unusable_storage(corpus, tmp_path):
     (tmp_path / "a.toml").write_text(as_toml(SETTINGS))
     options = ("--corpus", corpus.folder, "--out", tmp_path / "runs", "--storage", "sqlite:////no/where")
     result = pdrn("search", tmp_path / "a.toml", *options)
@@ -196,7 +196,7 @@ def test_a_storage_that_cannot_be_used_is_refused(corpus, tmp_path):
     assert "Traceback" not in result.stderr
 
 
-def test_values_that_no_configuration_has_fail_and_do_not_stop_a_search(corpus, tmp_path):
+def test_invalid_values_fail_one_trial_only(corpus, tmp_path):
     table = encode(SETTINGS)
     table["architecture"] |= {"depth": 2, "weighting": "spectrum", "stages": 2}
     settings = from_complete_table(table)
@@ -210,7 +210,7 @@ def test_values_that_no_configuration_has_fail_and_do_not_stop_a_search(corpus, 
     assert search.best().values["architecture.depth"] % 2 == 0
 
 
-def test_the_best_is_what_was_trained_at_the_end_of_a_range_too(corpus, tmp_path):
+def test_best_values_are_rounded_like_trials(corpus, tmp_path):
     search = a_search(corpus, tmp_path, "optimiser.learning_rate=0.00123431..0.00123439")
     (tried,) = search.run_trials(1, silent)
     assert search.best().values == tried.values
