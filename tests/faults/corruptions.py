@@ -40,7 +40,7 @@ from pdrn.reproduction.tables import (
     restore_example,
 )
 from pdrn.restoration.registry import _read, read_model
-from pdrn.training.config import load
+from pdrn.training.config import Data, load
 from pdrn.training.loop import train
 from pdrn.training.runs import Run, runs_in
 
@@ -79,7 +79,7 @@ def prepare(folder: Path) -> None:
 
 
 def experiment_on(corpus: Corpus) -> Experiment:
-    return Experiment("modern", 5, 64, "corpus", corpus.checksum, corpus.signal_rate_hz)
+    return Experiment("modern", Data(length=64), 0, corpus.checksum, "corpus", corpus.signal_rate_hz)
 
 
 @cache

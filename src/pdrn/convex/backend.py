@@ -31,7 +31,7 @@ else:
     Array = Step = Any
 
 AnyArray: TypeAlias = Any
-"""An array of the kind that came in, which the caller knows and the type checker does not."""
+"""An array of the same kind as the argument: the caller knows which, the type checker does not."""
 
 Value = TypeVar("Value")
 
@@ -128,7 +128,7 @@ def to_float64(x: Array) -> Array:
 
 
 def copy(x: Array) -> Array:
-    """Return x in memory of its own."""
+    """Return a copy of x."""
     return x.clone() if is_tensor(x) else x.copy()
 
 
@@ -151,7 +151,7 @@ def norm(x: Array) -> Array:
     return np.sqrt(squares[..., None])
 
 
-# Arithmetic in the memory of its first argument, where that is a NumPy array; tensors are never overwritten.
+# Arithmetic that overwrites its first argument if that is a NumPy array; tensors are never overwritten.
 
 
 def times(x: Array, factor: Step) -> Array:
@@ -182,8 +182,8 @@ def map_arrays(value: Value, function: Callable[[Array], Array]) -> Value:
     """Return a copy of an object with ``function`` applied to every array in it, at any depth.
 
     Arrays are found in the attributes of dataclasses, functionals and operators, and in lists, tuples and
-    dictionaries. Dataclass fields whose metadata say ``shared`` stay as they are. What a cached property
-    holds is left out: the copy computes it again. The copy is not validated.
+    dictionaries. Dataclass fields whose metadata say ``shared`` stay as they are. Cached properties are
+    dropped: the copy computes them again. The copy is not validated.
     """
     kind, fields = type(value), dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
     shared = {field.name for field in fields if field.metadata.get("shared")}
@@ -213,7 +213,7 @@ def set_field(value: object, name: str, part: object) -> None:
     object.__setattr__(value, name, part)
 
 
-# Checks of a user's arguments and of what a user's methods return.
+# Checks of a user's arguments and of the results of a user's methods.
 
 
 def all_true(condition: Any) -> bool:
@@ -283,14 +283,14 @@ def require_per_vector(step: Step, name: str) -> None:
 
 
 def refuse_overrides(kind: type, names: Iterable[str], base: str) -> None:
-    """Raise TypeError where a class overrides public methods of a built-in one, which its hooks bypass."""
+    """Raise TypeError where a class overrides public methods of a built-in one: solvers would bypass them."""
     for name in names:
         if name in vars(kind):
             raise TypeError(f"{kind.__name__} overrides {name} of a built-in class; derive it from {base}")
 
 
 def owned(x: Array, shape: tuple[int, ...], like: Array, name: str) -> Array:
-    """Return what a user's method computed in memory that may be overwritten, of the type of ``like``.
+    """Return the result of a user's method in the type of ``like``, as an array that may be overwritten.
 
     Tensors are never overwritten and are not copied.
     """

@@ -52,7 +52,7 @@ from pdrn.convex.backend import (
 from pdrn.errors import InputError
 
 INSIDE_ULPS = 64
-"""How many units of rounding a point may lie outside a set and still count as inside it."""
+"""A point this many units of rounding outside a set counts as inside it."""
 
 
 class Functional(ArrayHolder, ABC):
@@ -119,8 +119,7 @@ class Functional(ArrayHolder, ABC):
         """Return ``x -> F(x + offset)``."""
         return Shifted(self, offset)
 
-    # Solvers and networks call the following three: arguments are valid and may be overwritten, results are
-    # arrays of their own that may be overwritten too.
+    # The hooks that solvers and networks call. Arguments are valid and may be overwritten; so may results.
 
     def _prox(self, v: Array, step: Step) -> Array:
         return owned(self.prox(v, step), v.shape, v, f"{type(self).__name__}.prox")
@@ -481,7 +480,7 @@ def project_ball(x: Array, p: float, radius: Step) -> Array:
     thresholds = (xp.cumsum(xp.flip(magnitudes, (-1,)), -1) - radius) / counts
     threshold = xp.clip(xp.amax(thresholds, -1)[..., None], 0, None)
     projected = x - clip(x, -threshold, threshold)
-    # By rounding it may be outside still, the more the longer it is.
+    # Rounding may leave it slightly outside, long vectors more than short ones.
     size, most = detach(p_norm(projected, 1)[..., None]), detach(convert(radius, x))
     return projected * xp.where(size > most, most / xp.where(size > most, size, xp.ones_like(size)), 1)
 

@@ -51,7 +51,7 @@ SMALL = 32
 """Up to this many columns an operator's norm is computed from its matrix."""
 
 LONG = 512
-"""From this many views on, the norm of a convolution is the bound for signals of any length, at no cost."""
+"""With this many views, the norm of a convolution is the bound for signals of any length, which is cheap."""
 
 
 class Operator(ArrayHolder, ABC):
@@ -123,8 +123,7 @@ class Operator(ArrayHolder, ABC):
     def __matmul__(self, other: Operator) -> Operator:
         return Composed(self, other)
 
-    # Solvers and networks call the following two: arguments are valid and stay as they are, results are
-    # arrays of their own that may be overwritten.
+    # The hooks that solvers and networks call. Arguments are valid and unchanged; results may be overwritten.
 
     def _apply(self, x: Array) -> Array:
         shape = (*x.shape[:-1], self.shape[0])
@@ -136,7 +135,7 @@ class Operator(ArrayHolder, ABC):
 
 
 class _BuiltIn(Operator):
-    """An operator whose results are arrays of their own; a public call checks its argument."""
+    """An operator that returns new arrays; a public call checks its argument."""
 
     def __init_subclass__(cls) -> None:
         refuse_overrides(cls, ("apply", "adjoint"), "Operator")
@@ -264,7 +263,7 @@ class Composed(_BuiltIn):
 
 @dataclass(frozen=True, eq=False)
 class Dense(_BuiltIn):
-    """A matrix of shape ``(m, n)``; its singular values are computed once, when they are first needed."""
+    """A matrix of shape ``(m, n)``; its singular values are computed when they are first needed."""
 
     matrix: Array
 

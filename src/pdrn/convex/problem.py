@@ -3,8 +3,8 @@
 The dual is max -F*(y) - G*(-K'y). For any x and y the primal value is at least the dual value, so their
 difference, the duality gap, bounds how far either is from the optimum.
 
-``dequantization`` is the problem of the paper. It takes the ends of the cells as two arrays, as networks do,
-because there are arrays of both kinds: ``dequantization(cells.lo, cells.hi, K)``.
+``dequantization`` is the problem of the paper. Like a network, it takes the ends of the cells as two arrays,
+of NumPy or torch: ``dequantization(cells.lo, cells.hi, K)``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Certificate:
     primal: AnyArray
     dual: AnyArray
     rounding: AnyArray
-    """The value that counts as zero in the type that is computed in; 0 where G is not a box."""
+    """Values up to this count as zero, in the type of the solver; 0 where G is not a box."""
 
     @property
     def gap(self) -> AnyArray:
@@ -255,7 +255,7 @@ def check_bounds(lo: Array, hi: Array) -> None:
     if lo.shape != hi.shape:
         raise InputError(f"the bounds differ in shape: {tuple(lo.shape)} and {tuple(hi.shape)}")
     if lo.ndim == 0 or 0 in lo.shape:
-        raise InputError(f"there are no cells: the bounds have shape {tuple(lo.shape)}")
+        raise InputError(f"the bounds hold no cells: their shape is {tuple(lo.shape)}")
 
 
 def _weight(G: Box) -> Step:

@@ -34,6 +34,8 @@ from pdrn.convex.backend import (
     plus,
     positive,
     require_finite,
+    require_fits,
+    require_vectors,
     set_field,
     subtracted_from,
     times,
@@ -212,10 +214,9 @@ class RestartedHalpern:
         x'  = prox_{tau G}(x - tau K'y)
         y'  = prox_{sigma F*}(y + sigma K(2 x' - x))
 
-    Each problem restarts on its own, from T(z), when ``|z - T(z)|`` calls for it; every ``period`` iterations
-    that is tested. The first ratio of the steps is that of the problem's weight. At each restart it moves
-    towards the ratio of the distances that y and x have covered. This reaches tight gaps much sooner than
-    fixed steps do.
+    Each problem restarts on its own, from T(z); every ``period`` iterations ``|z - T(z)|`` decides whether it
+    does. The first ratio of the steps is that of the problem's weight. At each restart it moves towards the
+    ratio of the distances that y and x have covered. This reaches tight gaps much sooner than fixed steps.
     """
 
     period: int = 10
@@ -254,7 +255,7 @@ class RestartedHalpern:
 
 
 def _restart_where_due(before: HalpernState, after: HalpernState) -> HalpernState:
-    """Restart the problems whose residual ``|z - T(z)|`` calls for it."""
+    """Restart the problems whose residual ``|z - T(z)|`` has decayed enough, or that ran long enough."""
     xp = namespace(after.x)
     weight = after.weight
     root = xp.sqrt(weight)
@@ -375,7 +376,8 @@ def solve(
     check_every
         The number of iterations between checks, if there is a tolerance or a callback.
     x0, y0
-        The start, for example an earlier solution. Default: ``problem.start`` and zero.
+        The start, for example an earlier solution, of shape ``(*batch, n)`` and ``(*batch, m)``. Default:
+        ``problem.start`` and zero.
     callback
         Called at every check of every block of the batch, with iterates and certificates.
 
@@ -491,12 +493,10 @@ class _Job:
 def _flat_start(value: Array, name: str, problem: Problem, length: int) -> Array:
     """Check a user's start and flatten its batch."""
     shape = (*problem.batch_shape, length)
-    if not is_array(value) or tuple(value.shape) != shape:
-        raise InputError(f"{name} must be an array of shape {shape}, got {getattr(value, 'shape', value)}")
-    if value.dtype != problem.start.dtype:
-        raise InputError(f"{name} is of {value.dtype} and the problem of {problem.start.dtype}; convert it")
+    require_vectors(value, name, length)
+    require_fits(value, shape, problem.start, name)
     require_finite(value, name)
-    return value.reshape(-1, length)
+    return namespace(value).broadcast_to(value, shape).reshape(-1, length)
 
 
 def reweighted(

@@ -164,9 +164,8 @@ class Grid:
 
     def table(self, corpus: Corpus, out: str | os.PathLike[str]) -> tuple[Experiment, Table1]:
         """Return Table 1 of this grid's depths and lambdas, from the runs that are done."""
-        name = corpus.folder.resolve().name
-        config = self.config("PDN", self.depths[0])
-        experiment = Experiment.of(config, name, corpus.checksum, corpus.signal_rate_hz)
+        name, data = corpus.folder.resolve().name, self.config("PDN", self.depths[0]).data
+        experiment = Experiment(self.recipe, data, self.seed, corpus.checksum, name, corpus.signal_rate_hz)
         results = by_experiment(load_results(runs_in(out))).get(experiment, [])
         found = [each for each in results if each.config.loss.regularisation in (0, *self.lambdas)]
         table = table_1(found)

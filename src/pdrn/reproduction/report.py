@@ -137,11 +137,12 @@ def _percent(share: float) -> str:
 
 def experiment_section(experiment: Experiment, parts: Iterable[str]) -> str:
     """Return the section of an experiment with its tables and figures."""
-    resampled = f", resampled to {experiment.resampled_hz} Hz" if experiment.resampled_hz else ""
+    rate_hz = experiment.data.sample_rate_hz
+    resampled = f", resampled to {rate_hz} Hz" if rate_hz else ""
     seed = f", seed {experiment.seed}" if experiment.seed else ""
     text = (
         f"Corpus {experiment.corpus} ({experiment.corpus_sha256[:12]}){resampled}, "
-        f"frames of {experiment.frame_length} samples{seed}."
+        f"frames of {experiment.data.length} samples{seed}."
     )
     if experiment.matches_paper:
         text += " The paper's figures are those of its own corpus, after 1000 epochs."

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pdrn.training.loop import Callback
 
 Labels = Mapping[str, str | int]
-"""Column of the report -> what tells a candidate from the others."""
+"""Column of the report -> label of a candidate."""
 
 Options = Mapping[str, Any]
 

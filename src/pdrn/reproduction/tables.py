@@ -20,7 +20,7 @@ from pdrn.audio.corpus import Corpus
 from pdrn.audio.quantizers import MidRise
 from pdrn.nets import PrimalDual
 from pdrn.reproduction.evaluate import FRAME_LENGTH, Method, evaluate, method_named, network_method
-from pdrn.training.config import RECIPES, Config, from_table
+from pdrn.training.config import RECIPES, Config, Data, from_table
 from pdrn.training.runs import (
     Entry,
     Record,
@@ -81,35 +81,23 @@ class Experiment:
     """The settings that all networks of one Table 1 share."""
 
     recipe: str
-    bits: int
-    frame_length: int
+    data: Data
+    seed: int
+    corpus_sha256: str
     corpus: str = field(compare=False)
     """The name of its folder; the checksum identifies it."""
-    corpus_sha256: str
     signal_rate_hz: int = field(compare=False)
-    resampled_hz: int = 0
-    """The rate that the corpus was resampled to; 0 if it was not."""
-    seed: int = 0
+    """The sample rate of the signals, resampled or not."""
 
-    @staticmethod
-    def of(config: Config, corpus: str, corpus_sha256: str, signal_rate_hz: int) -> Experiment:
-        """Return the experiment that a configuration of the grid belongs to."""
-        data = config.data
-        return Experiment(
-            config.recipe,
-            int(data.bits[0]),
-            data.length,
-            corpus,
-            corpus_sha256,
-            signal_rate_hz,
-            data.sample_rate_hz,
-            config.seed,
-        )
+    @property
+    def bits(self) -> int:
+        """The bit depth."""
+        return int(self.data.bits[0])
 
     @property
     def matches_paper(self) -> bool:
         """Whether bit depth, frames and sample rate are the paper's, so that its figures can be compared."""
-        ours = self.bits, self.frame_length, self.signal_rate_hz
+        ours = self.bits, self.data.length, self.signal_rate_hz
         return ours == (BITS, FRAME_LENGTH, SAMPLE_RATE_HZ)
 
     @property
@@ -120,9 +108,9 @@ class Experiment:
     @property
     def name(self) -> str:
         """A name for its files."""
-        resampled = f"-{self.resampled_hz}-Hz" if self.resampled_hz else ""
+        resampled = f"-{self.data.sample_rate_hz}-Hz" if self.data.sample_rate_hz else ""
         seed = f"-seed-{self.seed}" if self.seed else ""
-        return f"{self.recipe}-{self.bits}-bits-{self.frame_length}-{self.corpus_sha256[:8]}{resampled}{seed}"
+        return f"{self.recipe}-{self.bits}-bits-{self.data.length}-{self.corpus_sha256[:8]}{resampled}{seed}"
 
 
 @dataclass(frozen=True, order=True)
@@ -147,8 +135,9 @@ class Result:
     @property
     def experiment(self) -> Experiment:
         """The settings that it shares with the other networks of its table."""
-        record = self.record
-        return Experiment.of(record.config, record.corpus, record.corpus_sha256, record.sample_rate_hz)
+        config, record = self.config, self.record
+        corpus = record.corpus_sha256, record.corpus, record.sample_rate_hz
+        return Experiment(config.recipe, config.data, config.seed, *corpus)
 
     @property
     def config(self) -> Config:
@@ -316,9 +305,9 @@ def measure_table_2(
     methods: dict[str, Method] = {"QU": method_named("qu")}
     methods |= _best_networks(table)
     for iterations in (10, 25, 50):
-        methods[f"CP {iterations}"] = method_named(f"cp:{iterations}", experiment.frame_length)
+        methods[f"CP {iterations}"] = method_named(f"cp:{iterations}", experiment.data.length)
     methods["CP overlapped"] = method_named("overlapped", sample_rate_hz=corpus.signal_rate_hz)
-    rows = evaluate(corpus, "test", experiment.bits, methods, experiment.frame_length, metrics)
+    rows = evaluate(corpus, "test", experiment.bits, methods, experiment.data.length, metrics)
     table2 = {"networks": best_runs(table), "rows": [dataclasses.asdict(row) for row in rows]}
     save_json(_table_2_path(out, experiment), table2)
     return table2
@@ -328,7 +317,7 @@ def restore_example(
     out: str | os.PathLike[str], experiment: Experiment, table: Table1, corpus: Corpus
 ) -> None:
     """Restore the beginning of the longest test file, and keep signal, cells and restored signals."""
-    methods = {"CP 25": method_named("cp:25", experiment.frame_length)} | _best_networks(table)
+    methods = {"CP 25": method_named("cp:25", experiment.data.length)} | _best_networks(table)
     rate = corpus.signal_rate_hz
     longest = max(corpus.split("test"), key=corpus.length)
     signal = corpus.signal(longest)[: round(EXAMPLE_SECONDS * rate)]

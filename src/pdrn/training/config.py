@@ -70,7 +70,7 @@ class Data:
     """The training data: frames or segments of signals with a peak of 1, quantized uniformly."""
 
     bits: tuple[float, ...] = (5.0,)
-    """The bit depth, or a range: then every segment draws its own, not only whole ones."""
+    """The bit depth, or a range, from which every segment draws its own, whole or not."""
     quantizer: Literal["mid-rise", "mid-tread", "both"] = "mid-rise"
     """``both`` draws one for every segment; development error is that of mid-rise."""
     unit: Unit = "full scale"

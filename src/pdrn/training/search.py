@@ -1,7 +1,7 @@
-"""Hyperparameter search: settings with the smallest development error, by Optuna; every trial is a run.
+"""Hyperparameter search with Optuna: the settings with the smallest development error.
 
-The values of a trial follow from its number and from the results of those before, and its run resumes
-exactly. So a search that was killed resumes, and finds the same.
+Every trial is a run. Its values depend only on its number and on the results of earlier trials, and runs
+resume exactly. So a search that was killed resumes and finds the same settings.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pdrn.training.loop import Callback, Diverged, train
 from pdrn.training.runs import Entry, Record, Run, run_for
 
 DIGITS = 4
-"""Significant digits of a value that is tried: short to write, and precise enough."""
+"""Significant digits of the values that trials use."""
 
 GRACE = 0.25
 """No trial is pruned in this share of its epochs."""
@@ -131,7 +131,7 @@ class Search:
         return run_for(self.config_for(values), self.corpus.checksum, self.out)
 
     def run_trials(self, count: int, display: Display) -> Generator[TrialResult, None, None]:
-        """Run trials until there are ``count``, with those of before, and yield each result."""
+        """Run trials and yield their results, until this search has ``count``, earlier ones included."""
         with exclusive_lock(
             self.out / f".{self.name}", f"another process runs {self.name} in {self.out}; wait for it"
         ):
@@ -166,13 +166,13 @@ class Search:
             ) from error
 
     def _next_trial(self, study: optuna.Study, count: int) -> Trial | None:
-        """Return the trial that a killed process left, or a new one, or None if there are enough."""
+        """Return the trial that a killed process left, or a new one; None if the search has enough."""
         trials = study.get_trials(deepcopy=False)
         left = [trial for trial in trials if trial.state == TrialState.RUNNING]
         if not left and len(trials) >= count:
             return None
         number = left[0].number if left else len(trials)
-        # A new sampler for every trial: one that lived on would repeat its first values after a kill.
+        # A new sampler for every trial: its values must not depend on when the process started.
         study.sampler = optuna.samplers.TPESampler(seed=self.config.seed + number)
         return Trial(study, left[0]._trial_id) if left else study.ask()
 
