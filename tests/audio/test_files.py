@@ -327,7 +327,7 @@ quantizers = st.one_of(
     ),
     st.builds(MidRise, st.integers(2, 16), st.floats(1e-7, 1e-4), st.floats(-0.1, 0.1)),
     st.builds(MuLaw),
-    st.builds(ALaw, st.booleans()),
+    st.builds(ALaw),
 )
 
 

@@ -110,7 +110,7 @@ def test_it_says_what_method_and_model_it_used(folder, tiny_models, options, met
 @pytest.mark.parametrize(
     ("options", "exit_code", "reason"),
     [
-        (["--model", "music"], 2, "no model is called 'music', and no file; there are speech-large"),
+        (["--model", "music"], 2, "there is no model or file 'music'; there are speech-large"),
         (["--method", "cp", "--model", "speech-large"], 2, "method cp takes no model"),
         (["--method", "network", "--iterations", 3], 2, "no iterations"),
         (["--method", "network", "--clip-at", 0.9], 1, "one width, and these differ; choose method cp"),

@@ -630,5 +630,5 @@ def test_a_run_does_not_outlast_the_network_that_it_started_at(learned):
 
 
 def test_a_start_at_no_network_is_refused():
-    with pytest.raises(ValueError, match="no model is called 'nowhere', and no file"):
+    with pytest.raises(ValueError, match="there is no model or file 'nowhere'"):
         adapting("nowhere")

@@ -1,4 +1,4 @@
-"""Corpora: folders of sound files, indexed by checksum, split, and cut into frames or segments."""
+"""Corpora: folders of sound files, indexed with checksums and split into train, dev and test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from pdrn.audio.cells import FloatArray
 from pdrn.audio.files import SUFFIXES, info, read, resample
-from pdrn.audio.frames import cut
 from pdrn.errors import AudioError, InputError
 from pdrn.storage import file_sha256
 
@@ -25,7 +24,7 @@ _SPLIT_OF_FOLDER = {name: name for name in SPLITS} | dict.fromkeys(("val", "vali
 
 Progress = Callable[[int, int], None]
 
-# File names that hold the speaker: LibriSpeech's 103-1240-0000 and VCTK's p225_001.
+# File names with the speaker: LibriSpeech's 103-1240-0000 and VCTK's p225_001.
 _SPEAKER_NAMES = re.compile(r"(\d+)-\d+-\d+|([ps]\d+)_\d+(?:_mic\d)?")
 
 
@@ -44,8 +43,8 @@ class Entry:
 class Corpus:
     """An indexed folder of sound files.
 
-    Make it with `Corpus.scan`. Signals are mono (channels are averaged), resampled to `sample_rate_hz` if
-    that is not None, and divided by their own peak, as in the paper.
+    Make one with `Corpus.scan`. Signals are mono (channels are averaged), resampled to `sample_rate_hz` if
+    given, and divided by their peak, as in the paper.
     """
 
     folder: Path
@@ -61,15 +60,15 @@ class Corpus:
         Parameters
         ----------
         folder : path
-            Subfolders train, dev (or val, valid, validation) and test are the split. Without them the files
-            are split 70/15/15 at random. Files of one speaker stay together where their names tell (as those
-            of LibriSpeech and VCTK), other files of one subfolder too.
+            Subfolders train, dev (or val, valid, validation) and test are the split. Without them, files are
+            split 70/15/15 at random. Files of one speaker stay together (by the file names of LibriSpeech and
+            VCTK), and so do other files of one subfolder.
         sample_rate_hz : int, optional
-            Resample all signals to this rate; needed where the files have different ones.
+            Resample all signals to this rate in Hz; required if the files differ.
         seed : int
             Seed of the random split.
         progress : callable, optional
-            Called after each file with the number of files done, and of all files.
+            Called after each file with the files done and the files in all.
         """
         folder = Path(folder)
         if not folder.is_dir():
@@ -120,7 +119,7 @@ class Corpus:
     def __post_init__(self) -> None:
         rates = sorted({entry.sample_rate_hz for entry in self.entries})
         if len(rates) > 1 and self.sample_rate_hz is None:
-            raise AudioError(f"{self.folder} holds sound at {rates} Hz; say to which sample rate to resample")
+            raise AudioError(f"{self.folder} holds sound at {rates} Hz; pass a sample rate to resample to")
 
     @property
     def checksum(self) -> str:
@@ -136,15 +135,15 @@ class Corpus:
 
     @property
     def signal_rate_hz(self) -> int:
-        """The sample rate of all signals, resampled or not."""
+        """The sample rate of all signals in Hz."""
         return self.sample_rate_hz or self.entries[0].sample_rate_hz
 
     def length(self, entry: Entry) -> int:
-        """Return the number of samples of a file's signal, give or take one where it is resampled."""
+        """Return the number of samples of a file's signal; of a resampled one, up to 1 off."""
         return round(entry.frames * self.signal_rate_hz / entry.sample_rate_hz)
 
     def signal(self, entry: Entry, dtype: DTypeLike = np.float64) -> FloatArray:
-        """Read one file as a mono signal with a peak of 1, and check it against its checksum."""
+        """Read one file as a mono signal with a peak of 1; refuse a file that has changed."""
         file = self.folder / entry.path
         sound = read(file)
         if file_sha256(file) != entry.sha256:
@@ -157,24 +156,9 @@ class Corpus:
             raise AudioError(f"{file} is silent and cannot be normalised; leave it out")
         return np.asarray(samples / peak, dtype)
 
-    def signals(
-        self, split: str, dtype: DTypeLike = np.float64, progress: Progress | None = None
-    ) -> list[FloatArray]:
+    def signals(self, split: str, dtype: DTypeLike = np.float64) -> list[FloatArray]:
         """Read all files of a split, in the order of `split(name)`."""
-        entries = self.split(split)
-        signals = []
-        for entry in entries:
-            signals.append(self.signal(entry, dtype))
-            if progress:
-                progress(len(signals), len(entries))
-        return signals
-
-    def frames(
-        self, split: str, frame_length: int, hop: int | None = None, dtype: DTypeLike = np.float64
-    ) -> FloatArray:
-        """Return the whole frames of all files of a split, each cut without its tail: (4.1)."""
-        pieces = [cut(signal, frame_length, hop) for signal in self.signals(split, dtype)]
-        return np.concatenate([*pieces, np.empty((0, frame_length), dtype)])
+        return [self.signal(entry, dtype) for entry in self.split(split)]
 
 
 def segments(
@@ -212,7 +196,7 @@ def _is_sound(file: Path, folder: Path) -> bool:
 
 
 def _random_split(paths: list[str], seed: int) -> dict[str, str]:
-    """Return a split for each path: 70/15/15 of the files, keeping groups together."""
+    """Return a split for each path: 70/15/15 of the files, with speakers and subfolders together."""
     in_one_folder = len({Path(path).parent for path in paths}) == 1
     by_group: dict[object, list[str]] = {}
     for path in paths:

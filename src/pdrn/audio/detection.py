@@ -1,21 +1,21 @@
-"""Detection: which quantizer made these samples, from the samples alone.
+"""Detection: find the quantizer from the samples alone.
 
-The values of a quantized signal lie on few levels. Three steps lead from samples to a quantizer:
+A quantized signal has few different values, its levels. Three steps lead from samples to a quantizer:
 
-1. **Grid.** Find the step: the values are multiples of one step on the grid of 8-, 16- or 24-bit PCM, or fit
-   a straight line over whole numbers, up to the rounding of their storage (16-bit codes, float32, float64).
-2. **Evidence.** Ask whether the values are outputs of G.711 instead, after any gain and shift, and whether
-   the histogram of the levels contradicts a uniform quantizer.
-3. **Decision.** Name the quantizer, or refuse. The confidence is one minus the probability that values
+1. **Grid.** Find the step: the values are multiples of one step on the grid of 8-, 16- or 24-bit PCM, or lie
+   on a straight line over the integers, up to the rounding of their storage (16 bits, float32, float64).
+2. **Evidence.** Test whether the values are outputs of G.711 after any gain and shift, and whether the
+   histogram of the levels contradicts a uniform quantizer.
+3. **Decision.** Return the quantizer, or refuse. The confidence is one minus the probability that values
    without such a step pass the same test. It grows with the number of values and with step over rounding.
 
-Levels do not tell where the edges between them lie. Half-way is assumed, as for converters that round; a
-converter that truncates has to be named. Fades and mixing after the quantizer leave only the grid of the
-storage; at most, holes in the histogram give them away. Dither before the quantizer is not noticed, and the
-original then lies outside some cells. Few equidistant levels also occur in sound that was never rounded, such
-as square waves: samples that jump between them are refused.
+Limits: levels do not show the edges between them. Half-way is assumed, as for converters that round; the user
+has to say if a converter truncates. Fades and mixing after the quantizer leave only the grid of the storage;
+at most, holes in the histogram reveal them. Dither before the quantizer is not noticed, and the original then
+lies outside some cells. Sound that was not quantized, such as a square wave, may have few equidistant levels
+too: samples that jump between them are refused.
 
-`choose_quantizer` puts detection in order with what users and containers say.
+`choose_quantizer` combines detection with the user's options and the container's subtype.
 """
 
 from __future__ import annotations
@@ -57,25 +57,25 @@ Counts = NDArray[np.intp]
 @final
 @dataclass(frozen=True)
 class Detected:
-    """A quantizer that explains samples: their levels are shift + gain * level of the `quantizer`.
+    """A detected quantizer: samples are shift + gain * level of `quantizer`.
 
-    Cells do not overlap: an end is half-way between two levels, or one of G.711's tables. They may reach
-    beyond the samples of the detection: the start of a recording serves for the rest.
+    Cells do not overlap: they end half-way between two levels, or by G.711's tables. Levels beyond the range
+    of the examined samples have cells too, so that the start of a recording serves for the rest.
 
     Parameters
     ----------
     quantizer : MidTread, MidRise, MuLaw or ALaw
-        Uniform ones have the step and offset of the samples, and as many bits as these need.
+        Uniform ones have the step and offset of the samples, and the bit depth that these need.
     effective_bits : int
-        Bits that number all levels from the lowest to the highest that occur; 8 for G.711.
+        Bits that number the levels from the lowest sample to the highest; 8 for G.711.
     confidence : float
-        One minus the probability that samples without this structure look like it.
+        One minus the probability that samples without this structure seem to have it.
     slack : float
-        How far storing may have moved the levels.
+        Largest distance of a stored sample from its level.
     gain, shift : float
-        Applied to G.711's outputs since.
+        Applied to the outputs of G.711.
     truncating : bool
-        Whether levels are the lower ends of their cells, which samples do not tell.
+        Whether levels are the lower ends of their cells; samples do not show it.
     """
 
     quantizer: MidTread | MidRise | MuLaw | ALaw
@@ -90,7 +90,7 @@ class Detected:
 
     @property
     def kind(self) -> str:
-        """Return mid-tread (zero is a level), mid-rise (zero is an edge), shifted, mu-law or A-law."""
+        """One of mid-tread (zero is a level), mid-rise (zero is an edge), shifted, mu-law and A-law."""
         if isinstance(self.quantizer, MuLaw | ALaw):
             return str(self.quantizer)
         if self.quantizer.offset:
@@ -105,28 +105,28 @@ class Detected:
     def observe(self, samples: ArrayLike) -> Cells:
         """Return the cells of samples that lie on the detected levels.
 
-        Where zero is an edge, in mid-rise and in A-law, it is inserted silence: its cell reaches to the
-        levels on either side.
+        In mid-rise and A-law, zero is no level but inserted silence: its cell reaches to the levels on either
+        side.
         """
         x = numbers(samples)
         least = self._least_level
         silent = (x == 0) & (least > 0)
-        heard = np.where(silent, least, x)
+        levels = np.where(silent, least, x)
         try:
             if isinstance(self.quantizer, MuLaw | ALaw):
-                cells = self._observe_law(self.quantizer, heard)
+                cells = self._observe_law(self.quantizer, levels)
             else:
-                cells = self._observe_uniform(self.quantizer, heard)
+                cells = self._observe_uniform(self.quantizer, levels)
         except InputError as error:
             raise InputError(
-                f"not all samples lie on the levels detected from some ({self}); name the quantizer, or "
-                "restore parts or channels separately"
+                f"a sample lies off the levels detected from others ({self}); name the quantizer, or restore "
+                "parts or channels separately"
             ) from error
         return cells.silenced(silent, least)
 
     @property
     def _least_level(self) -> float:
-        """Distance of the levels next to zero where zero is an edge between them, otherwise 0."""
+        """Magnitude of the levels on either side of zero if zero is an edge, otherwise 0."""
         if isinstance(self.quantizer, MuLaw | ALaw):
             return self.gain * self.quantizer.least_level if abs(self.shift) <= self.slack else 0.0
         return self.quantizer.step / 2 if self.kind == "mid-rise" else 0.0
@@ -138,8 +138,8 @@ class Detected:
         if self.truncating:
             return Cells(cells.lo + quantizer.step / 2, cells.hi + quantizer.step / 2)
         if self.kind == "mid-tread" and quantizer.limit == 1:
-            # The highest of all levels has half a step more up to full scale, the lowest as much less. Where
-            # full scale is not 1, a gain was applied, and which level was the highest is not known.
+            # The highest cell ends at full scale, half a step further; the lowest, half a step earlier. With
+            # another full scale a gain was applied, and the highest level is unknown.
             lo = np.where(codes == quantizer.lowest, -1.0, cells.lo)
             return Cells(lo, np.where(codes == quantizer.highest, 1.0, cells.hi))
         return cells
@@ -159,18 +159,18 @@ class Detected:
         return f"{self.effective_bits} bits in use, {self.kind}, a step of {self.step:.6g}{how}"
 
 
-# --- 1. Grid: the step that all values are multiples of ---
+# --- 1. Grid: the common step of all values ---
 
 _STORED_BITS = (8, 16, 24)
 _MOST_LEVELS = 1 << 17
 _MOST_STEPS = 1 << 24
 _LEAST_STEP = 15  # in units of the rounding: keeps the sum of all errors under a quarter of a step
-_MOST_SKIPPED = 8  # try steps down to this fraction of the smallest distance between two values
+_MOST_SKIPPED = 8  # the smallest distance between two values is at most this many steps
 
 
 @dataclass(frozen=True)
 class _Grid:
-    """Levels `level` + step * whole number; samples lie within `tolerance`, stored with `rounding`."""
+    """Levels `level` + step * integer; values deviate by `tolerance` at most, stored with `rounding`."""
 
     step: float
     level: float
@@ -181,29 +181,29 @@ class _Grid:
 
 
 def _find_grid(values: Values, largest: float) -> _Grid:
-    """Return the grid of sorted, distinct values; raise `UndetectedError` where there is none."""
+    """Return the grid of sorted, distinct values, or raise `UndetectedError`."""
     for bits in _STORED_BITS:
         codes = values * 2.0 ** (bits - 1)
         if largest <= 1 << 16 and (codes == np.rint(codes)).all():
             grid = _pcm_grid(values, codes.astype(np.int64), bits)
             if grid is None:
                 raise UndetectedError(
-                    f"the {bits}-bit codes are never neighbours but have no common step; name the quantizer"
+                    f"the {bits}-bit samples skip codes but have no common step; name the quantizer"
                 )
             return grid
     if len(values) > _MOST_LEVELS:
         raise UndetectedError(
-            f"the samples have {len(values)} different values and no step; they are not quantized"
+            f"the samples have {len(values)} different values and no step; they were not quantized"
         )
     exact_in_float32 = (values == values.astype(np.float32)).all()
     found = _fit_line(values, largest * 2.0 ** (-23 if exact_in_float32 else -47))
     if found is None:
-        raise UndetectedError("the values have no common step; they are not quantized, or were changed since")
+        raise UndetectedError("the samples have no common step; they were not quantized, or processed since")
     return found
 
 
 def _pcm_grid(values: Values, codes: Places, bits: int) -> _Grid | None:
-    """Return the grid of values that are PCM codes: their common divisor, the stored grid, or a fit."""
+    """Return the grid of PCM codes: by their common divisor, one code per step, or a fitted step."""
     distances = np.diff(codes)
     factor = int(np.gcd.reduce(distances))
     lsb = 2.0 ** (1 - bits)
@@ -212,13 +212,13 @@ def _pcm_grid(values: Values, codes: Places, bits: int) -> _Grid | None:
         doubt = float(factor) ** (2 - len(codes)) * (2 / factor if aligned else 1.0)
         return _Grid(factor * lsb, float(values[0]), 0.0, lsb / 2, doubt)
     if distances.min() == 1:
-        neighbours = int(np.count_nonzero(distances == 1))  # each speaks against any coarser step
+        neighbours = int(np.count_nonzero(distances == 1))  # each contradicts any coarser step
         return _Grid(lsb, float(values[0]), 0.0, 0.0, 2.0**-neighbours)
     return _fit_line(values, lsb / 2)
 
 
 def _fit_line(values: Values, rounding: float) -> _Grid | None:
-    """Fit value = first + step * whole number with errors of at most 2 * rounding; None where that fails."""
+    """Fit value = first + step * integer with errors of 2 * rounding at most; None if that fails."""
     differences = np.diff(values)
     ordered = np.sort(differences)
     for skipped in range(1, _MOST_SKIPPED + 1):
@@ -239,7 +239,7 @@ def _fit_line(values: Values, rounding: float) -> _Grid | None:
 
 
 def _refine_step(ordered: Values, step: float) -> float:
-    """Estimate the step from ever larger differences, each counted with the step so far."""
+    """Estimate the step from growing differences, each divided by the estimate so far."""
     reach = 1.5 * ordered[0]
     while True:
         within = ordered[ordered <= reach]
@@ -249,12 +249,12 @@ def _refine_step(ordered: Values, step: float) -> float:
         reach = max(2 * reach, ordered[len(within)])
 
 
-# --- 2. Evidence: G.711, inserted silence, and what contradicts a uniform quantizer ---
+# --- 2. Evidence: G.711, inserted silence, and contradictions to a uniform quantizer ---
 
 _STRETCHES = (1, 2, 4, 8)
 _AMBIGUOUS = 0.4
-_DENSE = 30  # a level that a dense part of the histogram reaches this often is not missed by chance
-_LEAST_LEVELS = 4  # fewer may be odd by chance
+_DENSE = 30  # where levels occur this often, one that does not is no coincidence
+_LEAST_LEVELS = 4  # fewer may all be odd by coincidence
 _NEARLY_ALL = 0.999
 _PRIMES = (2, 3, 5, 7, 11, 13)
 _MOST_HOLES = 0.02
@@ -262,7 +262,7 @@ _MOST_ROUGHNESS = 0.25
 
 
 def _match_law(places: Places) -> tuple[MuLaw | ALaw | None, Values, float]:
-    """Find the G.711 outputs that places on a uniform grid are, after any gain and shift.
+    """Match integer places on a uniform grid with the outputs of G.711, after any gain and shift.
 
     Returns
     -------
@@ -270,7 +270,7 @@ def _match_law(places: Places) -> tuple[MuLaw | ALaw | None, Values, float]:
     levels : array
         The law's output for each place.
     doubt : float
-        Probability that places on a uniform grid are all such outputs.
+        Probability that places of a uniform quantizer match.
     """
     codes = np.arange(256)
     best: tuple[MuLaw | ALaw | None, Values, float] = (None, np.empty(0), 0.5)
@@ -289,21 +289,21 @@ def _match_law(places: Places) -> tuple[MuLaw | ALaw | None, Values, float]:
             matches = np.flatnonzero((found > 0).all(axis=1))
             matching = found[matches]
             if not len(matches) or (matching == matching[:, :1]).all(axis=1).any():
-                continue  # no such outputs, or a segment where the law is uniform
+                continue  # no match, or one within a segment, where the law is uniform
             chances = np.minimum(stretch / matching[0], 1.0)
             doubt = float(np.prod(chances)) * len(outputs) * len(_STRETCHES)
             if (matching != matching[0]).any():
-                doubt = max(doubt, _AMBIGUOUS)  # the cells depend on which outputs they are
+                doubt = max(doubt, _AMBIGUOUS)  # matches with different cells
             if doubt < best[2]:
                 best = (law, (starts[matches[0]] + wanted + outputs[0]) / unit, doubt)
     return best
 
 
 def _is_silence(places: Places, counts: Counts, at_zero: NDArray[np.bool_]) -> bool:
-    """Tell whether zero is silence inserted into mid-rise levels, not a level.
+    """Tell whether zero is silence inserted between mid-rise levels.
 
-    All other levels are then an odd number of half steps away. A quantizer with a level at zero would use
-    even ones too.
+    All levels are then an odd number of half steps away from zero. A quantizer with a level at zero would use
+    even numbers too.
     """
     others = ~at_zero
     if at_zero.sum() != 1 or others.sum() < _LEAST_LEVELS:
@@ -313,20 +313,20 @@ def _is_silence(places: Places, counts: Counts, at_zero: NDArray[np.bool_]) -> b
 
 
 def _is_square_wave(samples: Values) -> bool:
-    """Tell whether samples mostly jump past the neighbouring level, as rounded waves do not.
+    """Tell whether samples mostly skip the neighbouring level, unlike quantized waves.
 
-    Zero among four other levels may be inserted silence.
+    With four other levels, zero may be inserted silence: samples without it are tested too.
     """
     without_zero = samples[samples != 0]
-    for heard in (samples, without_zero) if len(np.unique(without_zero)) > 3 else (samples,):
-        moves = np.abs(np.diff(np.unique(heard, return_inverse=True)[1]))
+    for tested in (samples, without_zero) if len(np.unique(without_zero)) > 3 else (samples,):
+        moves = np.abs(np.diff(np.unique(tested, return_inverse=True)[1]))
         if np.count_nonzero(moves > 1) <= np.count_nonzero(moves == 1):
             return False
     return True
 
 
 def _is_clicks(samples: Values) -> bool:
-    """Tell whether samples leave the usual one of three levels mostly for a single sample."""
+    """Tell whether samples with three levels leave the most frequent one mostly for a single sample."""
     values, counts = np.unique(samples, return_counts=True)
     if len(values) != 3:
         return False
@@ -336,9 +336,9 @@ def _is_clicks(samples: Values) -> bool:
 
 
 def _histogram_flaw(places: Places, counts: Counts) -> str | None:
-    """Return what in the histogram contradicts a uniform quantizer, None if nothing does.
+    """Return a contradiction of the histogram to a uniform quantizer, or None.
 
-    The most frequent level is left out: silence says nothing.
+    The most frequent level is left out: it may be silence.
     """
     others = np.arange(len(places)) != counts.argmax()
     from_mode = places[others] - places[counts.argmax()]
@@ -346,8 +346,8 @@ def _histogram_flaw(places: Places, counts: Counts) -> str | None:
     for prime in _PRIMES:
         share = rest[from_mode % prime == 0].sum() / rest.sum()
         if _NEARLY_ALL <= share < 1:
-            return f"nearly all samples, but not all, lie on a grid at least {prime} times as coarse"
-    # The middle half of the samples, level by level.
+            return f"nearly all samples, but not all, lie on a grid {prime} times as coarse"
+    # Counts of the levels in the middle half of the samples.
     reached = rest.cumsum() / rest.sum()
     low, high = from_mode[np.searchsorted(reached, [0.25, 0.75])]
     if high - low < 8 or rest.sum() < _DENSE * 8:
@@ -360,11 +360,11 @@ def _histogram_flaw(places: Places, counts: Counts) -> str | None:
     around = np.minimum(np.maximum.accumulate(middle), np.maximum.accumulate(middle[::-1])[::-1])
     holes = np.mean((around >= _DENSE) & (middle < around / 10))
     if holes > _MOST_HOLES:
-        return f"{holes:.0%} of the most used levels are hardly used, as after a change of gain or a fade"
+        return f"{holes:.0%} of the levels in use hardly occur, as after a change of gain or a fade"
     roughness = np.log(middle[1:-1] + 1) - np.log((middle[:-2] + 1) * (middle[2:] + 1)) / 2
     roughness = np.abs(roughness[middle[1:-1] >= 3 * _DENSE])
     if len(roughness) >= 20 and np.median(roughness) > _MOST_ROUGHNESS:
-        return "neighbouring levels are not used equally often, as after a change of gain or mixing"
+        return "neighbouring levels differ in frequency, as after a change of gain or mixing"
     return None
 
 
@@ -372,7 +372,7 @@ def _histogram_flaw(places: Places, counts: Counts) -> str | None:
 
 LEAST_CONFIDENCE = 0.99
 
-_FEW_LEVELS = 8  # as few may be equidistant in sound that was never rounded
+_FEW_LEVELS = 8  # so few may be equidistant without a quantizer
 
 
 def detect(samples: ArrayLike) -> Detected:
@@ -381,12 +381,12 @@ def detect(samples: ArrayLike) -> Detected:
     Parameters
     ----------
     samples : array_like, shape (frames,) or (channels, frames)
-        Each channel is looked at, and all have to agree.
+        All channels need the same quantizer.
 
     Raises
     ------
     UndetectedError
-        If the samples are not quantized, or their channels differ; `UncertainError` if they are silent or
+        If the samples were not quantized, or the channels differ; `UncertainError` if samples are silent or
         too few.
 
     Examples
@@ -413,12 +413,12 @@ def detect(samples: ArrayLike) -> Detected:
     except UndetectedError:
         together = None
     if together is None or not all(_agree(found, together) for found in channels):
-        raise UndetectedError("the channels were quantized in different ways; split them, and restore each")
+        raise UndetectedError("the channels have different quantizers; split them, and restore each")
     return together
 
 
 def _agree(channel: Detected, together: Detected) -> bool:
-    """Tell whether the channel's step is that of all: a finer one of all would be half of it or less."""
+    """Tell whether a channel has the quantizer of all; its step may not be two or more of theirs."""
     if channel.step is None or together.step is None:
         return channel.quantizer == together.quantizer
     return channel.kind == together.kind and channel.step < 1.5 * together.step
@@ -434,32 +434,32 @@ def _detect_channel(samples: Values) -> Detected:
         )
     largest = float(np.abs(values).max())
     if not 1e-30 < largest < 1e30:
-        raise UndetectedError(f"a peak of {largest:.3g} is no sound's; scale the samples to about 1")
+        raise UndetectedError(f"a peak of {largest:.3g} is absurd; scale the samples to about 1")
     grid = _find_grid(values, largest)
     coarser_than_stored = grid.rounding > 0
     few = coarser_than_stored and len(values) <= _FEW_LEVELS
     if few and (_is_square_wave(samples) or _is_clicks(samples)):
         raise UndetectedError(
-            f"the samples have {len(values)} different values and jump from one to another, as square waves "
-            "and clicks do, which were never rounded; name the quantizer if these were"
+            f"the samples jump between {len(values)} values, as square waves and clicks do without being "
+            "quantized; name the quantizer if they were"
         )
     return _decide(grid, values, counts)
 
 
 def _decide(grid: _Grid, values: Values, counts: Counts) -> Detected:
-    """Return the quantizer whose levels on this grid the values are, by the evidence."""
+    """Return the quantizer of values on this grid, by the evidence."""
     places = np.rint((values - grid.level) / grid.step).astype(np.int64)
     law, levels, doubt = _match_law(places)
-    heard = values != 0
+    nonzero = values != 0
     if law is not None:
         found = _describe_law(law, levels, doubt, grid, values)
-    elif not heard.all() and isinstance(_match_law(places[heard])[0], ALaw):
-        without = replace(grid, level=float(values[heard][0]))
-        return _decide(without, values[heard], counts[heard])
-    elif _is_silence(places, counts, ~heard):
-        doubt = min(grid.doubt, 2.0 ** (2 - int(heard.sum())))  # that all of them are odd
-        apart = replace(grid, step=2 * grid.step, level=float(values[heard][0]), doubt=doubt)
-        return _decide(apart, values[heard], counts[heard])
+    elif not nonzero.all() and isinstance(_match_law(places[nonzero])[0], ALaw):
+        without = replace(grid, level=float(values[nonzero][0]))
+        return _decide(without, values[nonzero], counts[nonzero])
+    elif _is_silence(places, counts, ~nonzero):
+        doubt = min(grid.doubt, 2.0 ** (2 - int(nonzero.sum())))  # all are odd by coincidence
+        apart = replace(grid, step=2 * grid.step, level=float(values[nonzero][0]), doubt=doubt)
+        return _decide(apart, values[nonzero], counts[nonzero])
     else:
         flaw = _histogram_flaw(places, counts)
         if flaw:
@@ -474,7 +474,7 @@ def _decide(grid: _Grid, values: Values, counts: Counts) -> Detected:
 
 
 def _describe_law(law: MuLaw | ALaw, levels: Values, doubt: float, grid: _Grid, values: Values) -> Detected:
-    """Fit gain and shift, snapped to a power of two and zero where these explain the values as well."""
+    """Fit gain and shift; prefer a power of two and zero if these fit the values as well."""
     centred = levels - levels.mean()
     gain = float(centred @ values / (centred @ centred))
     shift = float(values.mean() - gain * levels.mean())
@@ -487,7 +487,7 @@ def _describe_law(law: MuLaw | ALaw, levels: Values, doubt: float, grid: _Grid, 
 
 
 def _describe_uniform(grid: _Grid, values: Values) -> Detected:
-    """Name the grid, its step and offset snapped to usual ones that explain the values as well."""
+    """Make a quantizer of the grid; prefer a power of two and no offset if these fit the values as well."""
     step, tolerance = grid.step, grid.tolerance
     span = (values[-1] - values[0]) / step
     exponent = round(math.log2(step))
@@ -501,9 +501,9 @@ def _describe_uniform(grid: _Grid, values: Values) -> Detected:
     reach = max(-codes[0], codes[-1] + 1)
     bits = max(math.ceil(math.log2(reach)) + 1, 1)
     if step == 2.0**exponent and offset == 0:
-        bits = max(bits, min(1 - exponent, 32))  # full scale is 1 unless the samples reach beyond
+        bits = max(bits, min(1 - exponent, 32))  # full scale is 1, or more if samples are beyond
     if bits > 32:
-        raise UndetectedError(f"the samples lie {reach:.0f} steps from zero; remove their offset first")
+        raise UndetectedError(f"the samples are {reach:.0f} steps from zero; remove their offset first")
     quantizer = (MidTread if on_tread else MidRise)(bits, step, offset)
     error = np.abs(quantizer.decode(codes.astype(np.int64)) - values).max()
     rounded = tolerance > 1e-9 * step or step != 2.0**exponent or offset != 0
@@ -533,21 +533,20 @@ class QuantizerKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class QuantizerOptions:
-    """What a user knows about the quantizer; the rest is detected.
+    """The properties of the quantizer that the user names; the rest is detected.
 
     Parameters
     ----------
     bits : int, optional
-        Bit depth: levels are 2 / 2**bits apart, at the offset that the samples show.
+        Bit depth: levels are 2 / 2**bits apart, at any offset.
     step : float, optional
         Distance of two levels, instead of the bit depth.
     law : str, optional
-        "mulaw" or "alaw", instead of either.
+        "mulaw" or "alaw", instead of bit depth and step.
     clip_at : float, optional
-        Where samples were cut off, on both sides of zero. Default: nowhere; the outermost cells end at full
-        scale.
+        Where samples were clipped, on both sides of zero. Default: nowhere; cells end at full scale.
     truncated : bool
-        Whether the converter dropped bits instead of rounding.
+        Whether the converter truncated instead of rounding.
     """
 
     bits: int | None = None
@@ -563,7 +562,7 @@ class QuantizerOptions:
         if self.law is not None and self.law not in LAWS:
             raise InputError(f"the laws are {' and '.join(LAWS)}, got {self.law!r}")
         if self.law is not None and self.truncated:
-            raise InputError("G.711 is not made by truncation; leave one of the two out")
+            raise InputError("G.711 does not truncate; leave law or truncated out")
         if self.bits is not None:
             check_bits(self.bits)
         if self.step is not None:
@@ -584,13 +583,13 @@ def choose_quantizer(
     Parameters
     ----------
     samples : array, shape (channels, frames), or None
-        May be the beginning of more. NaN marks missing samples. None: a stream that has not begun.
+        All samples or the first ones. NaN marks missing samples. None: a stream that has not started.
     options : QuantizerOptions, optional
-        What the user names; default: nothing.
+        The quantizer as named by the user; default: nothing is named.
     subtype : str, optional
         How the container stores samples, such as PCM_16 or ULAW.
     gaps : bool
-        Whether samples may be missing later on.
+        Whether later samples may be missing.
 
     Raises
     ------
@@ -598,26 +597,27 @@ def choose_quantizer(
         If the samples do not lie on the named levels; `UndetectedError` if none are named nor detected.
     """
     options = options or QuantizerOptions()
-    heard = np.empty((1, 0)) if samples is None else samples
-    known = heard[~np.isnan(heard)]
+    known = np.empty(0) if samples is None else samples[~np.isnan(samples)]
     stored = Uniform(PCM_BITS[subtype], truncating=options.truncated) if subtype in PCM_BITS else None
 
-    # 1. The user names it: bits, step or law. A bit depth or step may lie at an offset, which is detected.
+    # 1. The user names bits, step or law. Bits and step leave the offset open: it is detected.
     if options.law is not None or options.bits is not None or options.step is not None:
-        named = LAWS[options.law] if options.law else _uniform(options)
+        uniform = options.bits, options.step or 0.0, options.truncated
+        named = Uniform(*uniform) if options.law is None else LAWS[options.law]
         try:
             named.observe(known)
         except InputError as error:
-            return _clipped(_detect_at_step(known, named.step, options, error), options)
-        return _clipped(named, options) if options.step is not None else _ended(named, options)
+            found = _detect_at_step(known, named.step, options, error)
+            return _with_ends(found, options.clip_at)
+        return _with_ends(named, options.clip_at, bounded=options.step is None)
 
-    # 2. The container leaves no doubt: G.711.
+    # 2. The container stores G.711.
     if subtype in _LAW_OF_SUBTYPE:
         if options.truncated:
-            raise InputError(f"{subtype} is G.711, which is not made by truncation; leave that out")
-        return _ended(LAWS[_LAW_OF_SUBTYPE[subtype]], options)
+            raise InputError(f"{subtype} is G.711, which does not truncate; leave that option out")
+        return _with_ends(LAWS[_LAW_OF_SUBTYPE[subtype]], options.clip_at, bounded=True)
 
-    #    Where clipping is named: levels detected below the threshold, else PCM as stored, else exact samples.
+    # 3. The user names clipping: levels are detected below the threshold, else PCM as stored, else exact.
     if options.clip_at is not None:
         try:
             found = _detect(known[np.abs(known) < options.clip_at], options.truncated)
@@ -626,39 +626,33 @@ def choose_quantizer(
             return Clipping(options.clip_at, stored or Exact())
         return Clipping(options.clip_at, found)
 
-    # 3. Detection from the samples.
+    # 4. Nothing is named: detection.
     if samples is None:
         raise InputError("a stream cannot be detected beforehand; pass bits, step, law or clip_at")
     try:
-        return _detect(_telling(samples), options.truncated)
+        return _detect(_with_sound(samples), options.truncated)
     except UndetectedError as reason:
-        # 4. They are too few for that, but fill the grid of the PCM that stores them.
-        if stored and known.size and isinstance(reason, UncertainError) and _fill(samples, stored.step):
+        # 5. Too few levels to detect a step, but neighbours on the grid of the PCM that stores them.
+        if stored and known.size and isinstance(reason, UncertainError) and _are_dense(samples, stored.step):
             return Bounded(stored)
-        # 5. They were never quantized, and only gaps are to be filled in.
+        # 6. Not quantized, and only gaps are to be filled in.
         has_gaps = gaps or known.size < samples.size
         if has_gaps and not stored and _is_unquantized(samples):
             return Exact()
         raise UndetectedError(f"no quantizer is detected, pass bits, step or law: {reason}") from reason
 
 
-def _uniform(options: QuantizerOptions) -> Uniform:
-    return Uniform(options.bits, options.step or 0.0, options.truncated)
-
-
-def _clipped(quantizer: Quantizer, options: QuantizerOptions) -> Quantizer:
-    return quantizer if options.clip_at is None else Clipping(options.clip_at, quantizer)
-
-
-def _ended(quantizer: Quantizer, options: QuantizerOptions) -> Quantizer:
-    """End the outermost cells at full scale, or leave them open where clipping is named."""
-    return Bounded(quantizer) if options.clip_at is None else Clipping(options.clip_at, quantizer)
+def _with_ends(quantizer: Quantizer, clip_at: float | None, *, bounded: bool = False) -> Quantizer:
+    """Open the outermost cells where clipping is named, else end them at full scale if `bounded`."""
+    if clip_at is not None:
+        return Clipping(clip_at, quantizer)
+    return Bounded(quantizer) if bounded else quantizer
 
 
 def _detect(samples: Values, truncated: bool) -> Detected:
     found = detect(samples)
     if truncated and found.step is None:
-        raise UndetectedError(f"{found} was found, which is not made by truncation; name the quantizer")
+        raise UndetectedError(f"{found} is detected, which does not truncate; name the quantizer")
     return replace(found, truncating=truncated)
 
 
@@ -667,31 +661,31 @@ def _detect_at_step(
 ) -> Detected:
     """Return the detected quantizer if it has the named step, at another offset; else refuse."""
     try:
-        found = detect(samples)
+        found = _detect(samples, options.truncated)
     except UndetectedError:
         found = None
     if found is None or found.step is None or step is None or abs(found.step / step - 1) >= _SAME_STEP:
         raise InputError(f"{refusal}, or leave it out to have it detected") from refusal
-    return replace(found, truncating=options.truncated)
+    return found
 
 
-def _telling(samples: Values) -> Values:
-    """Return the channels that have sound, or all where none has, with known samples alone."""
-    heard = [row for row in samples if _has_sound(row[~np.isnan(row)])]
-    if not heard:
-        return samples[~np.isnan(samples)]
-    return np.stack([np.where(np.isnan(row), row[~np.isnan(row)][0], row) for row in heard])
+def _with_sound(samples: Values) -> Values:
+    """Return the channels with sound, their gaps filled; without any, all known samples in one row.
+
+    Sound has three values or more: the last bit of a dead channel may toggle.
+    """
+    channels = []
+    for channel in samples:
+        known = channel[~np.isnan(channel)]
+        others = known[known != known[:1]]
+        if (others != others[:1]).any():
+            channels.append(np.where(np.isnan(channel), known[0], channel))
+    return np.stack(channels) if channels else samples[~np.isnan(samples)][None]
 
 
-def _has_sound(samples: Values) -> bool:
-    """Tell whether there are three values or more: the last bit of a dead channel may toggle."""
-    others = samples[samples != samples[:1]]
-    return bool((others != others[:1]).any())
-
-
-def _fill(samples: Values, step: float) -> bool:
-    """Tell whether most levels of each channel are neighbours, so that no longer step is likely."""
-    for channel in np.atleast_2d(_telling(samples)):
+def _are_dense(samples: Values, step: float) -> bool:
+    """Tell whether most levels of each channel are neighbours, which makes a longer step unlikely."""
+    for channel in _with_sound(samples):
         distances = np.diff(np.unique(channel))
         if 2 * np.count_nonzero(distances > step) >= max(len(distances), 1):
             return False
@@ -699,8 +693,8 @@ def _fill(samples: Values, step: float) -> bool:
 
 
 def _is_unquantized(samples: Values) -> bool:
-    """Tell whether there are samples, and no channel by itself shows a quantizer."""
-    for channel in np.atleast_2d(_telling(samples)):
+    """Tell whether there are samples, and no quantizer is detected in any channel."""
+    for channel in _with_sound(samples):
         try:
             detect(channel)
         except UndetectedError:

@@ -1,7 +1,7 @@
-"""Metrics: the distance of an estimate from the signal, and perceptual measures.
+"""Metrics: signal-to-noise ratios, spectral distance, PESQ and STOI.
 
-Each takes references and estimates alike: one signal, a 2-D array of signals in rows, or a sequence of
-signals of different lengths. Several signals give the mean over the signals, unless pooled.
+References and estimates are each one signal, a 2-D array with signals in rows, or a sequence of signals of
+different lengths. Several signals give the mean over the signals, except in `mse` and `snr_pooled`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +22,7 @@ from pdrn.errors import InputError, MissingDependencyError, UndefinedError
 Signals = FloatArray | Sequence[FloatArray]
 Signal64 = NDArray[np.float64]
 
-PESQ_BANDS = {8000: "nb", 16000: "wb"}
+_PESQ_BANDS = {8000: "nb", 16000: "wb"}
 
 
 def _pairs(references: Signals, estimates: Signals) -> list[tuple[Signal64, Signal64]]:
@@ -44,7 +46,7 @@ def _energy(signal: Signal64) -> float:
 
 
 def _decibels(wanted: float, unwanted: float) -> float:
-    """Return the ratio of two energies in dB: inf without an unwanted part."""
+    """Return the ratio of two energies in dB; inf if `unwanted` is 0."""
     if wanted == 0:
         raise UndefinedError("the reference is silent, so there is no ratio to it; leave such signals out")
     return float(10 * np.log10(wanted / unwanted)) if unwanted else float("inf")
@@ -94,11 +96,10 @@ def segmental_snr(
     estimates: Signals,
     frame_length: int = 512,
     hop: int = 256,
-    limits_db: tuple[float, float] = (-10.0, 35.0),
 ) -> float:
-    """Return the mean over frames of the signal-to-noise ratio in dB, each limited to -10 ... 35 dB.
+    """Return the segmental signal-to-noise ratio: the mean over frames, each limited to -10 ... 35 dB.
 
-    Silent frames are left out; the frames of one signal are averaged first, then the signals.
+    Silent frames are left out. The mean is taken over the frames of each signal, then over the signals.
     """
 
     def measure(reference: Signal64, estimate: Signal64) -> float:
@@ -111,7 +112,7 @@ def segmental_snr(
             )
         with np.errstate(divide="ignore"):
             ratios = 10 * (np.log10(wanted[heard]) - np.log10(unwanted[heard]))
-        return float(np.clip(ratios, *limits_db).mean())
+        return float(np.clip(ratios, -10, 35).mean())
 
     return _mean(measure, references, estimates)
 
@@ -119,8 +120,8 @@ def segmental_snr(
 def si_sdr(references: Signals, estimates: Signals) -> float:
     """Return the scale-invariant signal-to-distortion ratio in dB, the mean over the signals.
 
-    The reference is scaled to the estimate's projection onto it; no mean is subtracted. An estimate that
-    holds nothing of the reference, such as silence, has -inf.
+    The target is the projection of the estimate onto the reference; no mean is subtracted. An estimate
+    orthogonal to the reference, such as silence, has -inf.
 
     Examples
     --------
@@ -141,10 +142,10 @@ def si_sdr(references: Signals, estimates: Signals) -> float:
 def log_spectral_distance(
     references: Signals, estimates: Signals, frame_length: int = 512, hop: int = 256, floor_db: float = -80.0
 ) -> float:
-    """Return the log-spectral distance in dB: per frame the rms over frequency of the log power ratio.
+    """Return the log-spectral distance in dB: the rms over frequency of the log power ratio of each frame.
 
-    Hann windows; powers below `floor_db` under the reference's largest are lifted to there; the mean over
-    frames, then over signals.
+    Frames have Hann windows. Powers below the reference's largest by more than `floor_db` are raised to that
+    floor. The mean is taken over frames, then over signals.
     """
 
     def measure(reference: Signal64, estimate: Signal64) -> float:
@@ -171,16 +172,11 @@ def pesq(references: Signals, estimates: Signals, sample_rate_hz: int) -> float:
     the two cannot be compared.
     """
     check_pesq(sample_rate_hz)
-    try:
-        from pesq import pesq as measure_pesq
-    except ImportError as error:
-        raise MissingDependencyError(
-            "PESQ needs the extra of this package: pip install 'pdrn[metrics]'"
-        ) from error
+    package = _import("pesq")
 
     def measure(reference: Signal64, estimate: Signal64) -> float:
         try:
-            return float(measure_pesq(sample_rate_hz, reference, estimate, PESQ_BANDS[sample_rate_hz]))
+            return float(package.pesq(sample_rate_hz, reference, estimate, _PESQ_BANDS[sample_rate_hz]))
         except (RuntimeError, ValueError) as error:
             raise UndefinedError(
                 "PESQ needs a quarter of a second or more with speech in both signals; leave such signals out"
@@ -190,27 +186,22 @@ def pesq(references: Signals, estimates: Signals, sample_rate_hz: int) -> float:
 
 
 def check_pesq(sample_rate_hz: int) -> None:
-    """Refuse a rate at which PESQ is not defined."""
-    if sample_rate_hz not in PESQ_BANDS:
+    """Refuse sample rates other than 8 and 16 kHz."""
+    if sample_rate_hz not in _PESQ_BANDS:
         raise UndefinedError(
-            f"PESQ is defined at 8000 and 16000 Hz, and this is {sample_rate_hz} Hz; leave it out or resample"
+            f"PESQ is defined at 8000 and 16000 Hz, not at {sample_rate_hz} Hz; leave it out or resample"
         )
 
 
 def stoi(references: Signals, estimates: Signals, sample_rate_hz: int) -> float:
     """Return the short-time objective intelligibility, 0 to 1, the mean over the signals."""
-    try:
-        from pystoi import stoi as measure_stoi
-    except ImportError as error:
-        raise MissingDependencyError(
-            "STOI needs the extra of this package: pip install 'pdrn[metrics]'"
-        ) from error
+    package = _import("pystoi")
 
     def measure(reference: Signal64, estimate: Signal64) -> float:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", RuntimeWarning)
-                return float(measure_stoi(reference, estimate, sample_rate_hz))
+                return float(package.stoi(reference, estimate, sample_rate_hz))
         except (RuntimeWarning, ValueError, IndexError) as error:
             raise UndefinedError(
                 "STOI needs 0.4 s or more with sound in the reference; leave such signals out"
@@ -219,8 +210,15 @@ def stoi(references: Signals, estimates: Signals, sample_rate_hz: int) -> float:
     return _mean(measure, references, estimates)
 
 
+def _import(package: str) -> Any:
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise MissingDependencyError(f"{package} is missing: pip install 'pdrn[metrics]'") from error
+
+
 def or_none(measure: Callable[[], float]) -> float | None:
-    """Return the figure, or None if it is not defined or its package is missing."""
+    """Return the measure, None if it is not defined or its package is missing."""
     try:
         return measure()
     except (UndefinedError, MissingDependencyError):
@@ -228,5 +226,5 @@ def or_none(measure: Callable[[], float]) -> float | None:
 
 
 def is_finite(value: object) -> bool:
-    """Tell whether JSON can carry the value."""
+    """Tell whether JSON can represent the value: no infinite or NaN float."""
     return not isinstance(value, float) or math.isfinite(value)

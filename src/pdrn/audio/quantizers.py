@@ -1,21 +1,20 @@
-"""Quantizers: samples <-> codes <-> cells, and the cells of samples that were received.
+"""Quantizers: samples <-> codes <-> cells.
 
-A quantizer gives each sample a code; a decoder puts out one level per code. The samples of one code form its
-cell, an interval. A received sample is a level, and all that is known of the true sample is the level's cell.
-`Quantizer.observe` maps one to the other:
+A quantizer gives each sample a code; a decoder turns each code into a level. The samples of one code form its
+cell, an interval. `Quantizer.observe` maps received samples, which are levels, to the cells of the true ones:
 
 =========================================  =====================================================
 `MidRise`, `MidTread`, `Truncation`        uniform levels at any step and offset
-`Uniform`                                  a step; samples tell whether zero is a level or an edge
+`Uniform`                                  mid-rise or mid-tread of a known step, as the samples show
 `MuLaw`, `ALaw`                            G.711
-`Exact`                                    never rounded: the cell is a point
+`Exact`                                    not quantized: the cell is a point
 `Clipping`                                 open-ended cells from a threshold on
 `Gaps`                                     unbounded cells where samples are missing (NaN)
 `Bounded`                                  cells that end at full scale
-`pdrn.audio.detection.Detected`            one of the above after a gain and a shift
+`pdrn.audio.detection.Detected`            detected: uniform or G.711, after any gain and shift
 =========================================  =====================================================
 
-The first three and G.711 are a `Coder` as well: they encode and decode.
+`MidRise`, `MidTread`, `Truncation` and G.711 also encode and decode: they are a `Coder`.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from pdrn.errors import InputError
 Codes = NDArray[Any]
 
 PCM_BITS = {"PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32}
-"""Bit depths of PCM by libsndfile's names for how files store samples."""
+"""Bit depths of the PCM subtypes, by libsndfile's names."""
 
 LOUDEST = 1e6
-"""Larger samples are refused: full scale is 1."""
+"""Largest sample that is accepted; full scale is 1."""
 
 
 class Quantizer(Protocol):
-    """A mapping from received samples to cells; its `str` is for people."""
+    """A mapping from received samples to cells; `str` describes it to users."""
 
     @property
     def step(self) -> float | None:
@@ -102,15 +101,6 @@ def _whole_codes(codes: ArrayLike, lowest: int, highest: int) -> NDArray[np.inte
     return array
 
 
-def _refuse_beyond(samples: NDArray[np.float64], low: float, high: float) -> None:
-    beyond = (samples < low) | (samples > high)
-    if beyond.any():
-        raise InputError(
-            f"a sample of {samples[beyond].flat[0]:.6g} is beyond full scale, {low:.6g} to {high:.6g}; "
-            "turn it down or pass full_scale=False"
-        )
-
-
 def _refuse_off_level(off: NDArray[np.bool_], samples: NDArray[np.float64], quantizer: object) -> None:
     if off.any():
         raise InputError(
@@ -119,7 +109,7 @@ def _refuse_off_level(off: NDArray[np.bool_], samples: NDArray[np.float64], quan
 
 
 def check_bits(bits: int) -> int:
-    """Return the bit depth as an int, refusing what is not a whole number from 1 to 32."""
+    """Return the bit depth as an int; refuse all but whole numbers from 1 to 32."""
     if isinstance(bits, bool) or not hasattr(bits, "__index__") or not 1 <= bits <= 32:
         raise InputError(f"the bit depth is a whole number from 1 to 32, got {bits!r}")
     return operator.index(bits)
@@ -136,7 +126,7 @@ def check_positive(name: str, value: float) -> None:
 
 @dataclass(frozen=True)
 class _UniformCoder:
-    """A uniform quantizer of 2**bits levels: what `MidRise`, `MidTread` and `Truncation` share.
+    """A uniform quantizer of 2**bits levels; base of `MidRise`, `MidTread` and `Truncation`.
 
     Parameters
     ----------
@@ -145,11 +135,11 @@ class _UniformCoder:
     step : float
         Distance of two levels; default: 2 / 2**bits, for full scale [-1, 1].
     offset : float
-        Added to a signal that is centred at zero: shifts edges and levels alike.
+        Shift of all edges and levels.
     full_scale : bool
-        False: a sample with an outermost code may have been cut off; the outermost cells are open-ended.
-        True: the signal is known to keep within offset -+ step * 2**bits / 2, as the paper's
-        peak-normalised speech; the outermost cells end there, and samples beyond are refused.
+        False: samples may have been clipped, so the outermost cells are open-ended. True: the signal stays
+        within offset -+ step * 2**bits / 2, as the paper's peak-normalised speech does; the outermost cells
+        end there, and samples beyond are refused.
     """
 
     bits: int
@@ -158,7 +148,7 @@ class _UniformCoder:
     full_scale: bool = False
 
     _kind: ClassVar[str]
-    # Where code 0 has its lower edge and its level, in steps from the offset.
+    # The lower edge and the level of code 0, in steps from the offset.
     _edge: ClassVar[float]
     _level: ClassVar[float]
 
@@ -193,7 +183,7 @@ class _UniformCoder:
     def _edges(self, codes: NDArray[Any], above: int = 0) -> NDArray[np.float64]:
         """Return the lower edges of the codes `above` these."""
         edges = np.asarray(np.add(codes, self._edge + above, dtype=np.float64))
-        edges *= self.step  # in place: blocks of hours-long files are as fast as memory is
+        edges *= self.step  # in place: memory bandwidth is the bottleneck
         edges += self.offset
         return edges
 
@@ -201,10 +191,15 @@ class _UniformCoder:
         """Return the code of each sample, saturating at the outermost ones unless `full_scale`."""
         samples = numbers(samples)
         if self.full_scale:
-            _refuse_beyond(samples, self.offset - self.limit, self.offset + self.limit)
+            low, high = self.offset - self.limit, self.offset + self.limit
+            if ((samples < low) | (samples > high)).any():
+                raise InputError(
+                    f"a sample is beyond full scale, {low:.6g} to {high:.6g}; turn it down or pass "
+                    "full_scale=False"
+                )
         codes = np.floor((samples - self.offset) / self.step - self._edge)
         codes = np.clip(codes, self.lowest, self.highest)
-        codes -= samples < self._edges(codes)  # the quotient was rounded, the edges decide
+        codes -= samples < self._edges(codes)  # corrects the rounding of the quotient
         codes += samples >= self._edges(codes, above=1)
         return np.clip(codes, self.lowest, self.highest).astype(np.int32)
 
@@ -308,24 +303,25 @@ class Truncation(_UniformCoder):
     _level: ClassVar[float] = 0.0
 
 
-_ROUNDING = 2.0**-16  # how far storing levels in 16 bits may have moved them
-_TOLERANCE = 1 / 64, 1 / 6  # the least and the most of it that counts, in steps
-_MOVED = 2.0**-15  # where a converter dropped bits, and as a share where 32767 stands for 1
-_ZERO_MOVED = 2.0**-24  # zero is stored exactly; arithmetic in float32 may have moved it
+# How far a stored sample may lie from its level:
+_ROUNDING = 2.0**-16  # rounding to 16 bits
+_TOLERANCE = 1 / 64, 1 / 6  # least and largest tolerance for it, in steps
+_MOVED = 2.0**-15  # truncation to 16 bits; also, relatively, 32767 as full scale
+_ZERO_MOVED = 2.0**-24  # zero is stored exactly, but float32 arithmetic may move it
 
 
 @final
 @dataclass(frozen=True)
 class Uniform:
-    """Uniform levels of a known step, multiples of it (mid-tread) or half-way between (mid-rise).
+    """Uniform levels of a known step: its multiples (mid-tread) or half-way between (mid-rise).
 
-    The samples tell which; both at once are refused. Zero is allowed in either case, as digital silence.
-    Levels may have been moved a little by storing them in 16 bits.
+    The samples show which; a mixture is refused. Zero is accepted in either case, as digital silence. Samples
+    may deviate from the levels by the rounding of 16-bit storage.
 
     Parameters
     ----------
     bits : int, optional
-        Bit depth. With it full scale is 2**bits steps and the outermost cells are open-ended.
+        Bit depth: full scale is 2**bits steps, and the outermost cells are open-ended.
     step : float
         Distance of two levels; default: 2 / 2**bits.
     truncating : bool
@@ -365,7 +361,7 @@ class Uniform:
         off |= np.abs(x) > step * levels / 2 + step
         _refuse_off_level(off, x, self)
         lo, hi = (np.asarray((halves + side) / 2 * step) for side in (-1, 1))
-        # Rounding by hand may have moved a peak at full scale to the level above the highest.
+        # Software that does not saturate rounds a peak at full scale to the level above the highest.
         beyond = (halves < -levels) | (halves >= levels)
         lo[beyond], hi[beyond] = x[beyond] - step / 2, x[beyond] + step / 2
         lo[~beyond & (halves <= 1 - levels)] = -np.inf
@@ -382,76 +378,54 @@ class Uniform:
 # --- G.711 ---
 
 
-def _mirrored(positive_side: NDArray[np.float64], zero_is_shared: bool) -> NDArray[np.float64]:
-    return np.concatenate([-positive_side[: 0 if zero_is_shared else None : -1], positive_side])
+_SEGMENT, _CELL = np.divmod(np.arange(129), 16)
+
+_MU_LAW = ((2.0 * _CELL + 32) * 2.0**_SEGMENT - 33) / 8192
+"""Decision values of positive samples: -1 (for zero), 1, 3 ... 8159, over 8192."""
+
+_A_LAW = np.where(_SEGMENT == 0, 2.0 * _CELL, (2.0 * _CELL + 32) * 2.0 ** (_SEGMENT - 1)) / 4096
+"""Decision values of positive samples: 0, 2, 4 ... 4096, over 4096."""
 
 
-def _mu_law_decisions() -> NDArray[np.float64]:
-    """Return the 129 decision values 0, 1, 3 ... 8159 of the positive side, over 8192."""
-    segment, cell = np.divmod(np.arange(129), 16)
-    return np.maximum((2.0 * cell + 32) * 2.0**segment - 33, 0) / 8192
+def _edges(decisions: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the 257 edges of all cells, by increasing value."""
+    positive = np.maximum(decisions, 0)
+    return np.concatenate([-positive[:0:-1], positive])
 
 
-def _mu_law_outputs() -> NDArray[np.float64]:
-    """Return the 128 decoder outputs 0, 2, 4 ... 8031 of the positive side, over 8192."""
-    segment, cell = np.divmod(np.arange(128), 16)
-    return ((2.0 * cell + 33) * 2.0**segment - 33) / 8192
-
-
-def _a_law_decisions() -> NDArray[np.float64]:
-    """Return the 129 decision values 0, 2, 4 ... 4096 of the positive side, over 4096."""
-    segment, cell = np.divmod(np.arange(129), 16)
-    return np.where(segment == 0, 2.0 * cell, (2.0 * cell + 32) * 2.0 ** (segment - 1)) / 4096
-
-
-def _a_law_outputs() -> NDArray[np.float64]:
-    """Return the 128 decoder outputs 1, 3, 5 ... 4032 of the positive side, over 4096."""
-    decisions = _a_law_decisions()
-    return (decisions[:-1] + decisions[1:]) / 2
+def _levels(decisions: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the 256 decoder outputs, half-way between decision values."""
+    positive = (decisions[:-1] + decisions[1:]) / 2
+    return np.concatenate([-positive[::-1], positive])
 
 
 @dataclass(frozen=True)
 class _Companding:
-    """G.711: 256 cells by increasing value, finest around zero, each named by a byte.
+    """G.711: 256 cells, finest around zero, each with a byte as its code; the outermost are open-ended.
 
     The cells are those of the recommendation's tables; other encoders may differ by a unit.
-
-    Parameters
-    ----------
-    full_scale : bool
-        False: the signal may have been cut off, and the outermost cells are open-ended. True: it is known
-        to keep within the coder's range, and samples beyond are refused.
     """
 
-    full_scale: bool = False
-
     step: ClassVar[None] = None
+    limit: ClassVar[float] = 1.0
     _name: ClassVar[str]
     _edges: ClassVar[NDArray[np.float64]]
     _levels: ClassVar[NDArray[np.float64]]
     _inversion: ClassVar[int]
 
     @property
-    def limit(self) -> float:
-        """The end of the coder's range."""
-        return float(self._edges[-1])
-
-    @property
     def least_level(self) -> float:
-        """The smallest magnitude of a level: 0 where silence is one."""
+        """The smallest magnitude of a level: 0 for mu-law, which has a level at zero."""
         return float(np.abs(self._levels).min())
 
     def _ranks(self, codes: ArrayLike) -> NDArray[np.intp]:
-        """Return the place of each code's cell by increasing value, 0 to 255."""
+        """Return the rank of each code's cell by increasing value, 0 to 255."""
         plain = _whole_codes(codes, 0, 255).astype(np.intp) ^ self._inversion
         return np.where(plain & 128, 255 - plain, 128 + plain)
 
     def encode(self, samples: ArrayLike) -> Codes:
-        """Return the byte of each sample, saturating at the outermost ones unless `full_scale`."""
-        samples = numbers(samples)
-        if self.full_scale:
-            _refuse_beyond(samples, self._edges[0], self._edges[-1])
-        ranks = np.searchsorted(self._edges[1:-1], samples, side="right")
+        """Return the byte of each sample, saturating at the outermost ones."""
+        ranks = np.searchsorted(self._edges[1:-1], numbers(samples), side="right")
         return (np.where(ranks < 128, 255 - ranks, ranks - 128) ^ self._inversion).astype(np.uint8)
 
     def decode(self, codes: ArrayLike) -> FloatArray:
@@ -459,10 +433,10 @@ class _Companding:
         return self._levels[self._ranks(codes)]
 
     def cells(self, codes: ArrayLike) -> Cells:
-        """Return the cell of each byte, open-ended at the outermost ones unless `full_scale`."""
+        """Return the cell of each byte."""
         ranks = self._ranks(codes)
         cells = Cells(self._edges[ranks], self._edges[ranks + 1])
-        return cells if self.full_scale else cells.opened(ranks == 0, ranks == 255)
+        return cells.opened(ranks == 0, ranks == 255)
 
     def codes_of(self, levels: ArrayLike) -> Codes:
         """Return the bytes that decode to exactly these values; refuse others."""
@@ -478,7 +452,7 @@ class _Companding:
     def observe(self, samples: ArrayLike) -> Cells:
         """Return the cells of decoded samples.
 
-        Zero is no level of A-law: there it is inserted silence, and reaches to the levels on either side.
+        Zero is no level of A-law but inserted silence: its cell reaches to the levels on either side.
         """
         x = numbers(samples)
         silent = (x == 0) & (self.least_level > 0)
@@ -492,9 +466,9 @@ class _Companding:
 @final
 @dataclass(frozen=True)
 class MuLaw(_Companding):
-    """G.711 mu-law, range -+8159/8192. See `full_scale` below.
+    """G.711 mu-law, range -+8159/8192.
 
-    Decoded samples do not tell +0 from -0: both have the code of +0 and the cell [-1/8192, 1/8192].
+    The codes +0 and -0 decode to the same sample: both encode as +0, with the cell [-1/8192, 1/8192].
 
     Examples
     --------
@@ -509,8 +483,8 @@ class MuLaw(_Companding):
     """
 
     _name: ClassVar[str] = "mu-law"
-    _edges: ClassVar[NDArray[np.float64]] = _mirrored(_mu_law_decisions(), zero_is_shared=True)
-    _levels: ClassVar[NDArray[np.float64]] = _mirrored(_mu_law_outputs(), zero_is_shared=False)
+    _edges: ClassVar[NDArray[np.float64]] = _edges(_MU_LAW)
+    _levels: ClassVar[NDArray[np.float64]] = _levels(_MU_LAW)
     _inversion: ClassVar[int] = 0xFF
 
     def encode(self, samples: ArrayLike) -> Codes:
@@ -519,7 +493,7 @@ class MuLaw(_Companding):
         return np.where(codes == 0x7F, np.uint8(0xFF), codes)
 
     def cells(self, codes: ArrayLike) -> Cells:
-        """Return the cell of each byte, open-ended at the outermost ones unless `full_scale`."""
+        """Return the cell of each byte."""
         cells = super().cells(codes)
         zero = (np.asarray(codes) & 0x7F) == 0x7F
         return cells.silenced(zero, self._edges[129])
@@ -528,7 +502,7 @@ class MuLaw(_Companding):
 @final
 @dataclass(frozen=True)
 class ALaw(_Companding):
-    """G.711 A-law, range [-1, 1]. See `full_scale` below.
+    """G.711 A-law, range [-1, 1].
 
     Examples
     --------
@@ -540,21 +514,21 @@ class ALaw(_Companding):
     """
 
     _name: ClassVar[str] = "A-law"
-    _edges: ClassVar[NDArray[np.float64]] = _mirrored(_a_law_decisions(), zero_is_shared=True)
-    _levels: ClassVar[NDArray[np.float64]] = _mirrored(_a_law_outputs(), zero_is_shared=False)
+    _edges: ClassVar[NDArray[np.float64]] = _edges(_A_LAW)
+    _levels: ClassVar[NDArray[np.float64]] = _levels(_A_LAW)
     _inversion: ClassVar[int] = 0xD5
 
 
 LAWS: dict[str, MuLaw | ALaw] = {"mulaw": MuLaw(), "alaw": ALaw()}
 
 
-# --- What else may be known ---
+# --- Exact, clipped, missing and bounded samples ---
 
 
 @final
 @dataclass(frozen=True)
 class Exact:
-    """Samples that were never rounded: every cell is a point."""
+    """Samples that were not quantized: every cell is a point."""
 
     step: ClassVar[None] = None
     limit: ClassVar[float] = 1.0
@@ -571,14 +545,14 @@ class Exact:
 @final
 @dataclass(frozen=True)
 class Clipping:
-    """Samples that were cut off: cells that reach the threshold are open-ended, the others as before.
+    """Clipped samples: cells that reach the threshold are open-ended.
 
     Parameters
     ----------
     threshold : float
-        Where samples were cut off, on both sides of zero. The nearest float32 counts as reached too.
+        Where samples were clipped, on both sides of zero; the nearest float32 counts too.
     quantizer : Quantizer
-        How the clipped samples were stored; default: never rounded.
+        How the clipped samples were quantized; default: not at all.
 
     Examples
     --------
@@ -602,7 +576,7 @@ class Clipping:
         return self.quantizer.limit
 
     def clip(self, samples: ArrayLike) -> FloatArray:
-        """Cut samples off at the threshold."""
+        """Clip samples at the threshold."""
         return np.clip(numbers(samples), -self.threshold, self.threshold)
 
     def observe(self, samples: ArrayLike) -> Cells:
@@ -616,12 +590,12 @@ class Clipping:
 @final
 @dataclass(frozen=True)
 class Gaps:
-    """Samples of which some are missing: NaN marks them, and their cells are unbounded.
+    """Samples with gaps: NaN marks missing ones, whose cells are unbounded.
 
     Parameters
     ----------
     quantizer : Quantizer
-        How the other samples were stored; default: never rounded.
+        How the other samples were quantized; default: not at all.
 
     Examples
     --------
@@ -655,7 +629,7 @@ class Gaps:
 @final
 @dataclass(frozen=True)
 class Bounded:
-    """Cells that end at full scale, for sound that is known to keep within it.
+    """Cells that end at full scale, for sound that was not clipped there.
 
     Examples
     --------
@@ -673,7 +647,7 @@ class Bounded:
         return self.quantizer.step
 
     def observe(self, samples: ArrayLike) -> Cells:
-        """Return the part of each cell in [-1, 1], or the end nearest to it."""
+        """Return the part of each cell in [-1, 1]; of a cell outside, the nearest end."""
         cells = self.quantizer.observe(samples)
         lo = np.where(cells.lo < -1, np.minimum(cells.hi, -1), cells.lo)
         hi = np.where(cells.hi > 1, np.maximum(cells.lo, 1), cells.hi)

@@ -1,7 +1,7 @@
-"""Registry: bundled models, your own, and which one fits a sound.
+"""Registry: bundled models, model files, and which one fits a sound.
 
-A model is one file, `NAME.safetensors`, beside its model card, `NAME.md`. The file's metadata holds the
-provenance and a checksum.
+A bundled model is one file, `NAME.safetensors`, beside its model card, `NAME.md`. The file's metadata holds
+the provenance and a checksum.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ FOLDER = Path(__file__).parent / "models"
 SUFFIX = ".safetensors"
 
 FINEST_STEP = 2 / 2**9
-"""The bundled models were trained on steps down to about this one."""
+"""Finest step in the training of the bundled models, about."""
 
-_ROUNDING = 1 + 1e-3  # a detected step may be a little off
+_ROUNDING = 1 + 1e-3  # of a detected step
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Model:
     provenance: Provenance
 
     def method(self, sample_rate_hz: int, step: float | None, shifts: int | None = None) -> NetworkMethod:
-        """Return the method for sound of this rate with cells of this width; None stands for several."""
+        """Return the method for this sample rate and cells of this width; None: widths differ."""
         rate = self.provenance.sample_rate_hz
         if step is None:
             raise InputError(f"{self.name} is for cells of one width, and these differ; choose method cp")
@@ -58,17 +58,17 @@ def path(name: str) -> Path:
 
 
 def file_of(model: str | os.PathLike[str]) -> Path:
-    """Return the file of a model: of a bundled one by its name, of your own by its path."""
+    """Return the file of a model: the name of a bundled one, or a path."""
     name = os.fspath(model)
     if name in names():
         return path(name)
     if not os.path.exists(name):
-        raise InputError(f"no model is called {name!r}, and no file; {_known_names()}")
+        raise InputError(f"there is no model or file {name!r}; {_known_names()}")
     return Path(name)
 
 
 def read_model(model: str | os.PathLike[str]) -> Model:
-    """Read a bundled model by its name, or your own by its path; a file that has changed is read again."""
+    """Read a model by name or path, once unless the file changes."""
     file = file_of(model)
     state = os.stat(file)
     version = (state.st_ino, state.st_size, state.st_mtime_ns)
@@ -107,7 +107,7 @@ def verify(name: str) -> None:
 
 @dataclass(frozen=True)
 class Facts:
-    """A bundled model in figures."""
+    """The figures of a bundled model."""
 
     name: str
     sample_rate_hz: int
@@ -117,9 +117,8 @@ class Facts:
 
 
 def facts(name: str) -> Facts:
-    """Return a bundled model in figures."""
-    model = read_model(name)
-    rate = _rate(model.provenance)
+    """Return the figures of a bundled model."""
+    model, rate = read_model(name), sample_rate_of(name)
     method = model.method(rate, 1.0)
     return Facts(
         name=name,
@@ -132,13 +131,10 @@ def facts(name: str) -> Facts:
 
 def sample_rate_of(name: str) -> int:
     """Return the sample rate in Hz that a bundled model is for."""
-    return _rate(describe(path(name))[1])
-
-
-def _rate(provenance: Provenance) -> int:
-    if provenance.sample_rate_hz is None:
-        raise InputError("a bundled model has to name its sample rate; ship it again")
-    return provenance.sample_rate_hz
+    rate = describe(path(name))[1].sample_rate_hz
+    if rate is None:
+        raise InputError(f"{name} does not name its sample rate; bundle it again")
+    return rate
 
 
 # --- Choice ---
@@ -154,15 +150,13 @@ def largest(rate_hz: int) -> Model:
     """Return the largest bundled model for sound of this rate."""
     fitting = for_rate(rate_hz)
     if not fitting:
-        known = [f"{name} ({sample_rate_of(name)} Hz)" for name in names()]
-        there_is = f"; there are {', '.join(known)}" if known else ""
-        raise InputError(f"no model is for {rate_hz} Hz{there_is}; choose method cp")
+        known = ", ".join(f"{name} ({sample_rate_of(name)} Hz)" for name in names()) or "none"
+        raise InputError(f"no model is for {rate_hz} Hz (bundled: {known}); choose method cp")
     return read_model(fitting[0])
 
 
 def automatic(rate_hz: int, step: float | None) -> Model | None:
-    """Return the model for sound of this rate and step under method "auto", None if none fits."""
-    if step is None or step * _ROUNDING < FINEST_STEP:
+    """Return the model for this rate and step under method "auto", None if none fits."""
+    if step is None or step * _ROUNDING < FINEST_STEP or not for_rate(rate_hz):
         return None
-    fitting = for_rate(rate_hz)
-    return read_model(fitting[0]) if fitting else None
+    return largest(rate_hz)

@@ -145,7 +145,13 @@ class Restorer:
 
     def method_for(self, sample_rate_hz: int, step: float | None) -> Method:
         """Return the method for this sample rate and cells of this width; None: widths differ."""
-        rate = _check_rate(sample_rate_hz)
+        if (
+            isinstance(sample_rate_hz, bool)
+            or not isinstance(sample_rate_hz, int | np.integer)
+            or sample_rate_hz < 1
+        ):
+            raise InputError(f"the sample rate is a whole number of hertz, got {sample_rate_hz!r}")
+        rate = int(sample_rate_hz)
         solver = ChambollePockMethod.at(rate, self.iterations)
         if self.method == "cp":
             return solver
@@ -331,16 +337,6 @@ def restore(
     True
     """
     return Restorer(method=method).restore(samples, sample_rate_hz, progress=progress, **known)
-
-
-def _check_rate(sample_rate_hz: int) -> int:
-    if (
-        isinstance(sample_rate_hz, bool)
-        or not isinstance(sample_rate_hz, int | np.integer)
-        or sample_rate_hz < 1
-    ):
-        raise InputError(f"the sample rate is a whole number of hertz, got {sample_rate_hz!r}")
-    return int(sample_rate_hz)
 
 
 def read_beginning(pieces: Iterator[Rows]) -> tuple[list[Rows], Rows]:
