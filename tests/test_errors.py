@@ -1,4 +1,4 @@
-"""What the command line prints as a sentence, and where an error of the system is found."""
+"""The classes of errors, their causes, and safe printing."""
 
 import errno
 import inspect
@@ -10,7 +10,7 @@ from pdrn import errors
 from pdrn.errors import PdrnError, StorageError, printable, system_error
 
 
-def test_all_our_errors_have_one_base():
+def test_all_errors_derive_from_pdrn_error():
     ours = [
         kind for _, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__
     ]
@@ -19,15 +19,15 @@ def test_all_our_errors_have_one_base():
 
 
 @given(text=st.text(), most=st.integers(10, 50))
-def test_what_is_printed_is_one_line_of_bounded_length(text, most):
+def test_printable_is_one_line_of_bounded_length(text, most):
     shown = printable(text, most)
     assert shown.isprintable()
-    assert len(shown) <= 10 * most + 5  # each character may be written out as \\U and eight digits
+    assert len(shown) <= 10 * most + 5  # each character may be escaped as \\U and eight digits
     if text.isprintable() and len(text) <= most:
         assert shown == text
 
 
-def test_the_error_of_the_system_is_found_behind_ours():
+def test_system_error_is_found_in_the_causes():
     error = StorageError("no room")
     error.__cause__ = OSError(errno.ENOSPC, "full")
     assert system_error(error) is error.__cause__

@@ -29,7 +29,7 @@ from pdrn.storage import (
 
 @pytest.fixture(params=[True, False], ids=["unnamed", "named"])
 def placing(request, monkeypatch):
-    """With and without files that have no name until they are complete."""
+    """With and without nameless temporary files (O_TMPFILE)."""
     if not request.param:
         monkeypatch.delattr(os, "O_TMPFILE")
 
@@ -37,7 +37,7 @@ def placing(request, monkeypatch):
 @pytest.mark.usefixtures("placing")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10)
 @given(old=st.none() | st.binary(), new=st.binary(), fails=st.booleans(), overwrite=st.booleans())
-def test_a_file_is_the_old_one_or_the_new_one_and_nothing_else_is_left(old, new, fails, overwrite):
+def test_atomic_write_leaves_the_old_or_the_new_file(old, new, fails, overwrite):
     with temporary_folder() as folder:
         target = os.path.join(folder, "file")
         if old is not None:
@@ -69,7 +69,7 @@ def test_replacing_keeps_the_permissions(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["absent/file", "file/below", "a\0b", "n" * 300, "."])
-def test_a_file_that_cannot_be_written_is_a_storage_error(tmp_path, name):
+def test_unwritable_file_is_a_storage_error(tmp_path, name):
     (tmp_path / "file").touch()
     with pytest.raises(StorageError), atomic_write(tmp_path / name, overwrite=True):
         pass
@@ -77,14 +77,14 @@ def test_a_file_that_cannot_be_written_is_a_storage_error(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["absent", "file/below", "a\0b", "."])
-def test_a_file_that_cannot_be_read_is_a_storage_error(tmp_path, name):
+def test_unreadable_file_is_a_storage_error(tmp_path, name):
     (tmp_path / "file").touch()
     for read in (open_file, file_sha256):
         with pytest.raises(StorageError, match="check its name"):
             read(tmp_path / name)
 
 
-def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path):
+def test_folder_that_cannot_be_made_is_a_storage_error(tmp_path):
     (tmp_path / "file").touch()
     make_folder(tmp_path / "a" / "b")
     make_folder(tmp_path / "a" / "b")
@@ -92,7 +92,7 @@ def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path):
         make_folder(tmp_path / "file" / "b")
 
 
-def test_the_input_is_not_the_output(tmp_path):
+def test_refuses_output_that_is_the_input(tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("file")
     refuse_same(tmp_path / "file", tmp_path / "other")
@@ -111,7 +111,7 @@ TENSORS = st.dictionaries(
 
 
 @given(tensors=TENSORS, fact=st.text())
-def test_content_that_changed_is_refused(tensors, fact):
+def test_refuses_changed_content(tensors, fact):
     described = {"fact": fact}
     described["sha256"] = content_sha256(described, tensors)
     verify_checksum(described, tensors, always=True)
@@ -122,13 +122,13 @@ def test_content_that_changed_is_refused(tensors, fact):
             verify_checksum(*other)
 
 
-def test_content_without_a_checksum_is_accepted_unless_it_always_has_one():
+def test_missing_checksum_is_accepted_unless_required():
     verify_checksum({"fact": 1})
     with pytest.raises(InputError, match="missing"):
         verify_checksum({"fact": 1}, always=True)
 
 
-def test_tensors_are_read_as_written_and_damage_is_refused(tmp_path):
+def test_tensors_round_trip_and_damage_is_refused(tmp_path):
     path = tmp_path / "tensors"
     path.write_bytes(safetensors.numpy.save({"a": np.arange(3.0)}))
     with open_tensors(path) as file:
@@ -143,7 +143,7 @@ def test_tensors_are_read_as_written_and_damage_is_refused(tmp_path):
         pass
 
 
-def test_a_lock_is_held_by_one_process_and_released_at_its_end(tmp_path):
+def test_lock_is_exclusive_and_released_at_exit(tmp_path):
     path = tmp_path / "folder" / "lock"
     holder = (
         "import sys\nfrom pathlib import Path\nfrom pdrn.storage import exclusive_lock\n"

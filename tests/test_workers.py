@@ -1,4 +1,4 @@
-"""Jobs run by workers: each is yielded once, a killed worker costs its own job, retries are bounded."""
+"""Jobs run by workers: each is yielded once, a killed worker loses its own job, retries are bounded."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ def test_each_job_is_yielded_once_with_its_result(numbers, processes):
 
 
 def perform(job):
-    """Do what the name of a job says; leave a file for each attempt."""
+    """Act by the name of a job; leave a file for each attempt."""
     name, folder = job[:2]
     Path(folder, f"{name}-{len(os.listdir(folder))}").touch()
     if name == "deadly":
@@ -44,7 +44,7 @@ def attempts(folder, name):
     return sum(path.startswith(name) for path in os.listdir(folder))
 
 
-def test_a_killed_worker_costs_its_own_job_and_no_other(tmp_path):
+def test_killed_worker_loses_its_own_job_only(tmp_path):
     jobs = [(name, str(tmp_path)) for name in ("first", "deadly", "second", "third")]
     results = dict(run_jobs(perform, jobs, 2))
     assert {job[0]: result for job, result in results.items()} == {
@@ -55,12 +55,12 @@ def test_a_killed_worker_costs_its_own_job_and_no_other(tmp_path):
     }
 
 
-def test_an_exception_is_a_bug_and_is_raised_with_its_traceback(tmp_path):
+def test_exception_is_raised_with_its_traceback(tmp_path):
     with pytest.raises(RuntimeError, match="ZeroDivisionError: a bug"):
         list(run_jobs(perform, [("buggy", str(tmp_path))], 1))
 
 
-def test_retries_are_bounded_and_run_the_job_that_they_name(tmp_path, monkeypatch):
+def test_retries_are_bounded_and_run_the_replacement(tmp_path, monkeypatch):
     monkeypatch.setattr(workers, "PAUSE_SECONDS", 0.0)
     jobs = [(name, str(tmp_path), 0) for name in ("plain", "deadly")]
 
@@ -94,7 +94,7 @@ def ray():
 
 
 @pytest.mark.cluster
-def test_a_cluster_retries_and_gives_up_as_processes_do(ray, tmp_path, monkeypatch):
+def test_cluster_retries_are_bounded(ray, tmp_path, monkeypatch):
     monkeypatch.setattr(workers, "PAUSE_SECONDS", 0.1)
     jobs = [(name, str(tmp_path), False) for name in ("first", "deadly", "passing", "last")]
 
@@ -111,30 +111,30 @@ def test_a_cluster_retries_and_gives_up_as_processes_do(ray, tmp_path, monkeypat
     assert attempts(tmp_path, "passing") == attempts(tmp_path, "deadly") == ATTEMPTS
 
 
-def differs():
-    return False
+def process_id():
+    return os.getpid()
 
 
 @pytest.mark.cluster
-def test_a_worker_of_a_cluster_that_differs_is_refused(ray):
+def test_refuses_cluster_worker_with_another_fingerprint(ray):
     with pytest.raises(InputError, match="install the same on all machines"):
-        next(run_jobs(double, [1], 1, ray=ray, check=differs))
+        next(run_jobs(double, [1], 1, ray=ray, fingerprint=process_id))
 
 
 class Unreadable:
-    """As a job of a version that a worker does not have."""
+    """A job of another version, which a worker cannot unpickle."""
 
     def __reduce__(self):
         return __import__, ("pdrn.of_another_version",)
 
 
 @pytest.mark.cluster
-def test_a_worker_of_a_cluster_that_cannot_start_is_named(ray):
+def test_names_cluster_worker_that_cannot_start(ray):
     with pytest.raises(InputError, match=r"a worker cannot start .*; install the same pdrn"):
         next(run_jobs(double, [Unreadable()], 1, ray=ray))
 
 
 @pytest.mark.cluster
-def test_more_cpus_than_any_machine_has_are_refused(ray):
+def test_refuses_more_cpus_than_any_machine_has(ray):
     with pytest.raises(InputError, match="no machine of the cluster has 64 CPUs"):
         next(run_jobs(double, [1], 1, ray=ray, cpus=64))

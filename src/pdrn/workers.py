@@ -27,7 +27,7 @@ from multiprocessing.context import SpawnProcess
 from queue import SimpleQueue
 from threading import Thread
 from types import FrameType
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from pdrn.errors import InputError, MissingDependencyError
 
@@ -35,6 +35,8 @@ J = TypeVar("J")
 R = TypeVar("R")
 
 ATTEMPTS = 3
+KILLED = "its worker was killed; is memory short? try fewer jobs"
+"""The error of a job without a result."""
 PAUSE_SECONDS = 2.0
 """Pause before the second attempt at a job; the pause before the third is twice as long."""
 
@@ -48,7 +50,7 @@ def run_jobs(
     *,
     ray: Any = None,
     cpus: float = 1,
-    check: Callable[[], bool] | None = None,
+    fingerprint: Callable[[], object] | None = None,
     retry: Callable[[J, R | None], J | None] | None = None,
 ) -> Generator[tuple[J, R | None], None, None]:
     """Yield each job with its result as it is done, or with None if its worker was killed.
@@ -68,8 +70,8 @@ def run_jobs(
         machine.
     cpus : float
         CPUs that Ray reserves for each worker.
-    check : callable, optional
-        Run once in each worker of a cluster: whether it has the same version and files as this machine.
+    fingerprint : callable, optional
+        A worker of a cluster is refused if its value there differs from the value here.
     retry : callable, optional
         Given a job and its result, returns the job to run in its place, or None to accept the result. Called
         at most `ATTEMPTS` - 1 times per job.
@@ -77,9 +79,9 @@ def run_jobs(
     Raises
     ------
     InputError
-        If a worker of the cluster cannot start, or does not pass the check.
+        If a worker of the cluster cannot start, or has another fingerprint.
     """
-    pool: _Pool = _Processes(work) if ray is None else _RayTasks(ray, work, cpus, check)
+    pool = _Processes(work) if ray is None else _RayTasks(ray, work, cpus, fingerprint)
     waiting = ((job, 1) for job in jobs)
     retries: deque[tuple[J, int]] = deque()
     running: dict[Any, tuple[J, int]] = {}
@@ -118,20 +120,6 @@ class _Bug:
     traceback: str
 
 
-class _Pool(Protocol):
-    def submit(self, job: Any, pause_seconds: float) -> Any:
-        """Start a job after a pause; return a handle that `next_done` returns again."""
-
-    def next_done(self) -> tuple[Any, Any]:
-        """Wait for a job; return its handle, and its result or None if its worker was killed."""
-
-    def close(self) -> None:
-        """End all workers, which are idle."""
-
-    def kill(self) -> None:
-        """End all workers, idle or busy."""
-
-
 def _perform(work: Callable[[J], R], job: J, pause_seconds: float) -> R | _Bug:
     time.sleep(pause_seconds)
     try:
@@ -151,6 +139,7 @@ class _Processes:
         self._busy: list[Connection] = []
 
     def submit(self, job: Any, pause_seconds: float) -> Connection:
+        """Start a job after a pause; return a handle that `next_done` returns again."""
         if self._idle:
             connection = self._idle.pop()
         else:
@@ -162,6 +151,7 @@ class _Processes:
         return connection
 
     def next_done(self) -> tuple[Connection, Any]:
+        """Wait for a job; return its handle, and its result or None if its worker was killed."""
         ready = wait(self._busy)[0]
         assert isinstance(ready, Connection)
         self._busy.remove(ready)
@@ -174,12 +164,14 @@ class _Processes:
         return ready, result
 
     def close(self) -> None:
+        """End all workers, which are idle."""
         for connection in self._idle:
             connection.close()
         for process in self._processes:
             process.join()
 
     def kill(self) -> None:
+        """End all workers, idle or busy."""
         for process in self._processes:
             process.terminate()
         for process in self._processes:
@@ -224,8 +216,10 @@ def _end_with_parent() -> None:
 
 
 class _RayTasks:
+    """The methods of `_Processes`, on a cluster."""
+
     def __init__(
-        self, ray: Any, work: Callable[[Any], Any], cpus: float, check: Callable[[], bool] | None
+        self, ray: Any, work: Callable[[Any], Any], cpus: float, fingerprint: Callable[[], object] | None
     ) -> None:
         largest = max((node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]), default=0)
         if cpus > largest:
@@ -234,7 +228,8 @@ class _RayTasks:
         if free and free.get("CPU", 0) < cpus:
             print("pdrn: all CPUs of the cluster are taken; waiting for one", file=sys.stderr)
         self._ray, self._work = ray, work
-        self._session = secrets.token_hex(8), os.getcwd(), check
+        expected = fingerprint and fingerprint()
+        self._session = secrets.token_hex(8), os.getcwd(), fingerprint, expected
         self._remote = ray.remote(num_cpus=cpus, max_retries=0)(_perform_remotely)
         self._running: set[Any] = set()
         self._done: SimpleQueue[tuple[Any, Future[Any]]] = SimpleQueue()
@@ -273,7 +268,8 @@ _prepared_for = ""
 def _perform_remotely(
     token: str,
     folder: str,
-    check: Callable[[], bool] | None,
+    fingerprint: Callable[[], object] | None,
+    expected: object,
     work: Callable[[J], R],
     job: J,
     pause_seconds: float,
@@ -287,7 +283,7 @@ def _perform_remotely(
             raise InputError(
                 f"{machine} does not see {folder}; start in a folder that all machines share"
             ) from error
-        if check is not None and not check():
+        if fingerprint is not None and fingerprint() != expected:
             raise InputError(
                 f"{machine} has another pdrn, or other networks; install the same on all machines"
             )
@@ -356,9 +352,7 @@ def _start_ray(ray: Any, options: dict[str, Any]) -> None:
             if attempts_left and "timed out during startup" in str(error):
                 continue
             reason = (str(error) or type(error).__name__).splitlines()[0]
-            where = options["address"]
-            what = "Ray cannot be started" if where == "local" else f"the Ray at {where} cannot be joined"
-            raise InputError(f"{what}: {reason}") from error
+            raise InputError(f"Ray ({options['address']}) cannot be started or joined: {reason}") from error
 
 
 def _check_address(address: str) -> None:

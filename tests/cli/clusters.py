@@ -9,9 +9,9 @@ from pdrn.workers import RAY_SETTINGS
 
 
 def small_node(cluster):
-    """Add a node of one CPU, without what nobody here looks at.
+    """Add a node of one CPU, without dashboard and log monitor.
 
-    Where ports are named, Ray does not give up waiting for the processes that would choose them.
+    With named ports, Ray does not time out waiting for processes that would choose them.
     """
     ports = (
         "metrics_agent_port",
@@ -36,7 +36,7 @@ def small_node(cluster):
 
 @contextmanager
 def two_nodes():
-    """Two machines with a CPU each, as far as Ray can tell; ``second`` is the one that can be lost."""
+    """A cluster of two nodes with one CPU each; ``second`` may be killed."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in RAY_SETTINGS.items():
             patch.setenv(name, value)

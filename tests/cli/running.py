@@ -16,7 +16,7 @@ COMMAND = [sys.executable, "-c", "from pdrn.cli.main import main; main()"]
 
 
 def pdrn(*arguments: object, stdin: bytes = b"") -> SimpleNamespace:
-    """Run a command in this process, which saves starting another."""
+    """Run a command in this process, which is faster than starting one."""
     output, error = io.TextIOWrapper(io.BytesIO()), io.StringIO()
     handlers = {sign: signal.getsignal(sign) for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     with (
@@ -52,7 +52,7 @@ def started(*arguments: object, **options: object) -> subprocess.Popen:
 
 
 def wait_until(condition, seconds=60, what=lambda: ""):
-    """Wait for a condition; the time is only how long a test may hang."""
+    """Wait for a condition; fail after a timeout."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, what()

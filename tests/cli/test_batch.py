@@ -41,11 +41,11 @@ def planned(*inputs, output=None, template=TEMPLATE, recursive=False, subtype=No
     return {job.source: job.target for job in plan(inputs, output, template, recursive, subtype)}
 
 
-def test_a_file_goes_beside_itself(tree):
+def test_default_output_is_beside_the_input(tree):
     assert planned("deep/d.wav") == {"deep/d.wav": "deep/d_restored.wav"}
 
 
-def test_an_output_is_a_file_for_one_file_and_a_folder_for_more(tree):
+def test_output_is_a_file_for_one_input_and_a_folder_for_several(tree):
     assert planned("a.wav", output="x.wav") == {"a.wav": "x.wav"}
     assert planned("a.wav", output="deep") == {"a.wav": "deep/a_restored.wav"}
     assert planned("a.wav", output="new/") == {"a.wav": "new/a_restored.wav"}
@@ -73,18 +73,18 @@ def test_globs_are_expanded(tree):
     assert list(planned("**/*.wav", recursive=True)) == ["a.wav", "deep/d.wav"]
 
 
-def test_a_name_with_magic_in_it_is_a_name_if_it_exists(tree):
+def test_existing_name_with_brackets_is_no_glob(tree):
     Path("a[1].wav").touch()
     assert list(planned("a[1].wav")) == ["a[1].wav"]
 
 
-def test_outputs_of_an_earlier_run_are_not_restored_again(tree):
+def test_folder_skips_outputs_of_an_earlier_run(tree):
     Path("a_restored.wav").touch()
     assert "a_restored.wav" not in planned(".")
 
 
 @pytest.mark.parametrize("second", ["a_restored.wav", "./a_restored.wav", "deep/../a_restored.wav"])
-def test_an_input_that_was_named_is_not_left_out_as_an_output(tree, second):
+def test_refuses_named_input_that_is_an_output(tree, second):
     Path("a_restored.wav").touch()
     with pytest.raises(
         UsageError, match=r"is an input, and what a\.wav would become; name a folder for outputs"
@@ -93,11 +93,11 @@ def test_an_input_that_was_named_is_not_left_out_as_an_output(tree, second):
     assert len(planned("a.wav", second, output="new")) == 2
 
 
-def test_names_come_from_the_template(tree):
+def test_template_names_outputs(tree):
     assert planned("a.wav", template="{stem}.new{ext}") == {"a.wav": "a.new.wav"}
 
 
-def test_flac_gives_way_to_wav_where_it_cannot_hold_the_subtype(tree):
+def test_wav_replaces_flac_if_it_cannot_hold_the_subtype(tree):
     assert planned("b.flac", subtype="FLOAT") == {"b.flac": "b_restored.wav"}
     assert planned("b.flac", subtype="PCM_16") == {"b.flac": "b_restored.flac"}
 
@@ -135,13 +135,13 @@ def test_pipes(tree):
         (["empty"], {}, UsageError, "holds no sound files; --recursive looks into its folders too"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(tree, inputs, options, error, reason):
+def test_refuses_impossible_plans(tree, inputs, options, error, reason):
     Path("empty").mkdir()
     with pytest.raises(error, match=reason):
         planned(*inputs, **options)
 
 
-def test_the_options_are_those_of_the_layers_below():
+def test_literals_match_the_audio_package():
     assert set(get_args(Subtype)) == set(_BYTES)
     assert set(get_args(Law)) == set(LAWS)
 
@@ -156,7 +156,7 @@ def job(tmp_path):
     ("number", "transient"),
     [(errno.EIO, True), (errno.ESTALE, True), (errno.ENOSPC, False), (errno.ENOENT, False)],
 )
-def test_only_what_may_pass_by_itself_is_worth_another_attempt(job, monkeypatch, number, transient):
+def test_only_transient_errors_are_retried(job, monkeypatch, number, transient):
     def fails(*_, **__):
         try:
             raise OSError(number, "no")
@@ -168,14 +168,14 @@ def test_only_what_may_pass_by_itself_is_worth_another_attempt(job, monkeypatch,
     assert (outcome.status, outcome.transient) == ("failed", transient)
 
 
-def test_a_bad_file_is_not(job):
+def test_bad_file_is_not_transient(job):
     with open(job.source, "wb") as file:
         file.write(b"RIFFrubbish")
     outcome = restore_one(job, SETTINGS)
     assert (outcome.status, outcome.transient) == ("failed", False)
 
 
-def test_what_a_worker_left_before_it_died_is_taken_where_it_is_right(job):
+def test_retry_accepts_a_correct_output_of_a_killed_worker(job):
     again = Job(job.source, job.target, is_retry=True)
     assert restore_one(job, SETTINGS).status == "restored"
     assert restore_one(job, SETTINGS).status == "failed"
@@ -198,7 +198,7 @@ def manifested(tmp_path, monkeypatch):
 
 
 def statuses(*options):
-    """Run the command again; tell what became of each input."""
+    """Run the command again; return the exit code and the status of each input."""
     done = pdrn(*COMMAND, "--json", *options)
     rows = map(json.loads, done.stdout.splitlines())
     return done.returncode, {Path(row["input"]).stem: row["status"] for row in rows}
@@ -208,18 +208,18 @@ def contents():
     return {path.name: path.read_bytes() for path in Path("out").iterdir()}
 
 
-def test_what_is_done_is_not_done_again(manifested):
+def test_proven_outputs_are_skipped(manifested):
     before, lines = os.stat("out/a_restored.wav"), Path("done.jsonl").read_text()
     assert statuses() == (0, {"a": "skipped", "b": "skipped", "c": "skipped"})
     assert os.stat("out/a_restored.wav") == before
     assert Path("done.jsonl").read_text() == lines
 
 
-def test_not_even_where_outputs_may_be_overwritten(manifested):
+def test_proven_outputs_are_skipped_despite_overwrite(manifested):
     assert statuses("--overwrite") == (0, {"a": "skipped", "b": "skipped", "c": "skipped"})
 
 
-def test_it_moves_with_the_outputs(manifested, tmp_path):
+def test_manifest_moves_with_the_outputs(manifested, tmp_path):
     os.mkdir("elsewhere")
     shutil.move("out", "elsewhere/out")
     shutil.move("done.jsonl", "elsewhere/done.jsonl")
@@ -227,14 +227,14 @@ def test_it_moves_with_the_outputs(manifested, tmp_path):
     assert pdrn(*moved, *QUICK).stderr.endswith("3 skipped\n")
 
 
-def test_an_output_that_is_gone_is_made_again(manifested):
+def test_missing_output_is_restored_again(manifested):
     before = contents()
     os.remove("out/b_restored.wav")
     assert statuses() == (0, {"a": "skipped", "b": "restored", "c": "skipped"})
     assert contents() == before
 
 
-def test_an_output_that_was_altered_is_reported_and_made_again_where_told(manifested):
+def test_changed_output_is_refused_or_overwritten(manifested):
     before = contents()
     Path("out/b_restored.wav").write_bytes(b"mine")
     done = pdrn(*COMMAND)
@@ -245,7 +245,7 @@ def test_an_output_that_was_altered_is_reported_and_made_again_where_told(manife
     assert contents() == before
 
 
-def test_an_input_that_is_another_now_is_not_done(manifested):
+def test_changed_input_is_refused_or_overwritten(manifested):
     shutil.copy("in/a.wav", "in/b.wav")
     code, status = statuses()
     assert (code, status["b"]) == (1, "failed")
@@ -254,7 +254,7 @@ def test_an_input_that_is_another_now_is_not_done(manifested):
 
 
 @pytest.mark.parametrize("options", [("--mix", 0.5), ("--iterations", 2), ("--subtype", "PCM_24")])
-def test_what_was_made_otherwise_is_not_done(manifested, options):
+def test_output_of_other_options_is_refused_without_restoring(manifested, options):
     before = contents()
     with mock.patch("pdrn.cli.batch.Restorer.restore_file") as restore_file:
         assert set(statuses(*options)[1].values()) == {"failed"}
@@ -264,18 +264,18 @@ def test_what_was_made_otherwise_is_not_done(manifested, options):
     assert set(statuses(*options)[1].values()) == {"skipped"}
 
 
-def test_a_network_of_the_same_name_with_other_weights_is_another(manifested, tiny_folder):
+def test_output_of_other_weights_is_refused(manifested, tiny_folder):
     learned = ("restore", "in", "-o", "new", "--manifest", "new.jsonl", "--bits", 5, "--model", "net")
     shutil.copy(tiny_folder / "speech-large.safetensors", "net")
     assert pdrn(*learned).returncode == 0
     assert pdrn(*learned).stderr.endswith("3 skipped\n")
     shutil.copy(tiny_folder / "speech-small.safetensors", "other")
     os.replace("other", "net")
-    assert run(*learned).returncode == 1  # in a process that has not read the other
+    assert run(*learned).returncode == 1  # a new process, which has not cached the weights
 
 
-def test_an_output_that_nobody_noted_is_proven_by_doing_it_again(manifested):
-    """As where the process was killed after the one and before the other."""
+def test_unnoted_output_is_compared_with_a_new_one(manifested):
+    """As if the process was killed between writing the output and noting it."""
     lines = Path("done.jsonl").read_text().splitlines(keepends=True)
     Path("done.jsonl").write_text("".join(lines[:2]))
     Path("out/c_restored.wav").write_bytes(b"mine")
@@ -285,7 +285,7 @@ def test_an_output_that_nobody_noted_is_proven_by_doing_it_again(manifested):
     assert statuses("--skip-existing") == (0, {"a": "skipped", "b": "skipped", "c": "skipped"})
 
 
-def test_a_last_line_that_was_cut_off_is_no_line(manifested):
+def test_truncated_last_line_is_ignored(manifested):
     content = Path("done.jsonl").read_bytes()
     Path("done.jsonl").write_bytes(content[:-20])
     assert pdrn(*COMMAND, "--overwrite").stderr.endswith("2 skipped, 1 restored\n")
@@ -297,7 +297,7 @@ def test_a_last_line_that_was_cut_off_is_no_line(manifested):
 @pytest.mark.parametrize(
     "damage", [b"\x00" * 90, b'{"output": 3}', b'{"output": "a"', b"[1]", b"[" * 200_000]
 )
-def test_lines_that_are_damaged_prove_nothing(manifested, damage):
+def test_damaged_lines_prove_nothing(manifested, damage):
     head, first, *others = Path("done.jsonl").read_bytes().splitlines()
     assert b"in/a.wav" in first
     Path("done.jsonl").write_bytes(b"\n".join([head, damage, *others, b""]))
@@ -307,14 +307,14 @@ def test_lines_that_are_damaged_prove_nothing(manifested, damage):
     assert sorted(done.stderr.splitlines()[-1].split(", ")) == ["1 restored", "2 skipped"]
 
 
-def test_a_checksum_that_is_damaged_proves_nothing(manifested):
+def test_damaged_checksum_proves_nothing(manifested):
     row = json.loads(Path("done.jsonl").read_text().splitlines()[1])
     content = Path("done.jsonl").read_text().replace(row["target"], row["source"])
     Path("done.jsonl").write_text(content)
     assert statuses()[0] == 1
 
 
-def test_another_file_is_no_manifest(manifested):
+def test_refuses_a_file_that_is_no_manifest(manifested):
     content = Path("in/a.wav").read_bytes()
     done = pdrn("restore", "in/b.wav", "-o", "b.wav", "--manifest", "in/a.wav", *QUICK)
     assert done.returncode == 1
@@ -323,12 +323,12 @@ def test_another_file_is_no_manifest(manifested):
     assert not Path("b.wav").exists()
 
 
-def test_two_runs_do_not_share_one(manifested):
+def test_manifest_is_locked(manifested):
     with open_manifest("done.jsonl"), pytest.raises(LockedError), open_manifest("done.jsonl"):
         pass
 
 
-def test_pipes_have_none(manifested):
+def test_refuses_a_manifest_of_pipes(manifested):
     done = pdrn("restore", "in/a.wav", "-o", "-", "--manifest", "new.jsonl")
     assert done.returncode == 2
     assert "--manifest is for files, and not for pipes" in " ".join(done.stderr.split())
@@ -337,7 +337,7 @@ def test_pipes_have_none(manifested):
     assert "is no file that can be read twice; leave out the manifest" in done.stderr
 
 
-def test_a_killed_run_goes_on_where_it_was(manifested):
+def test_killed_run_resumes(manifested):
     expected = contents()
     shutil.rmtree("out")
     os.remove("done.jsonl")
@@ -365,24 +365,24 @@ def test_a_killed_run_goes_on_where_it_was(manifested):
             "no Ray answers at 127.0.0.1:1; start one there",
         ),
         (("--engine", "ray", "--address", "nonsense"), 1, "a cluster's address is HOST:PORT, or auto"),
-        (("--address", "auto"), 2, "--address is of a Ray cluster; add --engine ray"),
+        (("--address", "auto"), 2, "--address is for a Ray cluster; add --engine ray"),
         (("--engine", "ray", "-o", "-"), 2, "--engine is for files, and not for pipes; leave it out"),
         (("--engine", "ray", "--raw", "--rate", 8000), 2, "--engine is for files; leave it or --raw out"),
     ],
 )
-def test_options_of_a_cluster_are_checked(manifested, options, code, reason):
+def test_refuses_bad_cluster_options(manifested, options, code, reason):
     done = pdrn("restore", "in/a.wav", *options)
     assert done.returncode == code
     assert reason in " ".join(done.stderr.split())
 
 
-def test_without_ray_it_says_how_to_get_it(manifested, monkeypatch):
+def test_names_the_extra_if_ray_is_missing(manifested, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     done = pdrn("restore", "in/a.wav", "--engine", "ray")
     assert (done.returncode, done.stderr) == (1, "pdrn: Ray is not installed: pip install 'pdrn[ray]'\n")
 
 
-def test_a_bug_in_one_file_shows_its_traceback_and_the_others_go_on(manifested, monkeypatch):
+def test_bug_in_one_file_shows_its_traceback_and_stops_no_other(manifested, monkeypatch):
     original = batch.Restorer.restore_file
 
     def fails_once(restorer, source, *arguments, **options):

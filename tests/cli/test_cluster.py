@@ -1,4 +1,4 @@
-"""Restoring on a Ray cluster: two nodes of this machine, one of which is killed."""
+"""Restoring on a Ray cluster: two nodes of this machine, one is killed."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def cluster():
 
 @pytest.fixture(scope="module")
 def sounds(tmp_path_factory):
-    """Ten sounds, no two alike, and what becomes of them by the processes of this machine."""
+    """Ten different sounds, and their restorations by local processes."""
     folder = tmp_path_factory.mktemp("sounds")
     os.mkdir(folder / "in")
     for number in range(10):
@@ -63,7 +63,7 @@ def outputs():
     return os.listdir("out") if os.path.isdir("out") else []
 
 
-def test_all_outputs_are_those_of_this_machine_and_a_bad_file_is_named(folder, cluster):
+def test_cluster_equals_local_and_names_a_bad_file(folder, cluster):
     Path("in/bad.wav").write_bytes(b"RIFFrubbish")
     done = run(*command(cluster, "--json"))
     rows = [json.loads(line) for line in done.stdout.splitlines()]
@@ -77,7 +77,7 @@ def test_all_outputs_are_those_of_this_machine_and_a_bad_file_is_named(folder, c
     assert row["levels"] == local["levels"]
 
 
-def test_a_driver_that_is_killed_leaves_whole_files_and_the_next_one_goes_on(folder, cluster):
+def test_killed_driver_leaves_whole_files_and_resumes(folder, cluster):
     with started(*command(cluster, "--manifest", "done.jsonl")) as process:
         wait_until(lambda: len(outputs()) >= 2, 120)
         process.kill()
@@ -106,7 +106,7 @@ def free_cpus(cluster):
     return state.available_resources().get("CPU", 0)
 
 
-def test_an_interrupt_ends_it_in_order(folder, cluster):
+def test_sigint_ends_the_workers(folder, cluster):
     with started(*command(cluster), start_new_session=True) as process:
         wait_until(outputs, 120)
         os.killpg(process.pid, signal.SIGINT)
@@ -118,7 +118,7 @@ def test_an_interrupt_ends_it_in_order(folder, cluster):
     assert contents("out").items() <= contents("local").items()
 
 
-def test_a_node_that_dies_costs_no_file(folder, cluster):
+def test_lost_node_loses_no_file(folder, cluster):
     with started(*command(cluster)) as process:
         wait_until(lambda: len(outputs()) >= 2, 120)
         cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
@@ -128,7 +128,7 @@ def test_a_node_that_dies_costs_no_file(folder, cluster):
     assert contents("out") == contents("local")
 
 
-def test_a_ray_of_its_own(folder):
+def test_starts_its_own_ray(folder):
     done = run("restore", "in/0.wav", "in/1.wav", "-o", "out", *SLOW, "--engine", "ray", "--jobs", 2)
     assert done.returncode == 0, done.stderr
     assert done.stderr.endswith("\n2 restored\n")

@@ -1,4 +1,4 @@
-"""The paper's grid on a Ray cluster: machines may die, and the weights are those of one machine."""
+"""The paper's grid on a Ray cluster: a lost node changes no weights."""
 
 import json
 import threading
@@ -30,7 +30,7 @@ def cluster():
 
 @pytest.fixture
 def observed(monkeypatch, tmp_path):
-    """Have workers write states after every epoch, and note where and after which epoch they begin."""
+    """Let workers save a checkpoint after every epoch; note node, run and epochs at each start."""
     notes = tmp_path / "notes"
 
     def begin(config, corpus, out, threads):
@@ -51,7 +51,7 @@ def observed(monkeypatch, tmp_path):
     return lambda: [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
 
 
-def test_a_machine_that_dies_changes_nothing(cluster, observed, folder, tmp_path):  # noqa: F811
+def test_lost_node_changes_no_weights(cluster, observed, folder, tmp_path):  # noqa: F811
     out = tmp_path / "runs"
 
     def kill():

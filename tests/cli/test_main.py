@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 RATE = 16000
 
 
-def test_help_names_the_commands():
+def test_help_lists_the_commands():
     result = pdrn("--help")
     assert result.returncode == 0
     for command in (
@@ -38,7 +38,7 @@ def test_help_names_the_commands():
         assert f"  {command} " in result.stdout
 
 
-def test_help_needs_none_of_the_heavy_modules():
+def test_help_imports_no_heavy_modules():
     code = (
         "import sys\nfrom pdrn.cli.main import main\n"
         "try: main()\nexcept SystemExit: pass\n"
@@ -50,20 +50,20 @@ def test_help_needs_none_of_the_heavy_modules():
     assert result.stdout.splitlines()[-1] == "[]"
 
 
-def test_the_reference_is_what_help_says():
+def test_reference_equals_help():
     made = subprocess.run(
         [sys.executable, ROOT / "tools" / "make_cli_docs.py"], capture_output=True, text=True, check=True
     )
     assert made.stdout == (ROOT / "docs" / "cli.md").read_text(), "run: make docs"
 
 
-def test_the_version_is_told():
+def test_version_is_printed():
     result = pdrn("--version")
     assert result.returncode == 0
     assert result.stdout == f"pdrn {version('pdrn')}\n"
 
 
-def test_names_that_a_terminal_cannot_show_are_written_out(tmp_path):
+def test_unencodable_names_are_escaped(tmp_path):
     write(tmp_path / "\u00fc.wav", MidRise(5).quantize(speech()[0][:RATE]), RATE)
     command = [*COMMAND, "inspect", tmp_path / "\u00fc.wav"]
     done = subprocess.run(command, capture_output=True, env=os.environ | {"PYTHONIOENCODING": "ascii"})
@@ -72,7 +72,7 @@ def test_names_that_a_terminal_cannot_show_are_written_out(tmp_path):
 
 
 @pytest.mark.parametrize(("sign", "exit_code"), [("SIGTERM", 143), ("SIGINT", 130)])
-def test_a_signal_that_comes_out_as_another_error_ends_the_command_all_the_same(sign, exit_code):
+def test_signal_that_surfaces_as_another_error_ends_the_command(sign, exit_code):
     code = (
         "import os, signal\nfrom pdrn.cli import main as cli\n"
         "def work():\n"
@@ -84,7 +84,7 @@ def test_a_signal_that_comes_out_as_another_error_ends_the_command_all_the_same(
     assert (result.returncode, result.stderr) == (exit_code, "")
 
 
-def test_an_interrupt_is_heard_while_the_command_is_imported():
+def test_sigint_during_import_ends_the_command():
     code = (
         "import sys\nclass Interrupts:\n"
         "    def find_spec(self, name, *_):\n"
@@ -114,7 +114,7 @@ def test_help_has_sections_and_uncut_summaries():
         (UsageError("a cause; a remedy"), 2),
     ],
 )
-def test_our_errors_are_one_sentence_and_an_exit_code(monkeypatch, error, exit_code):
+def test_pdrn_errors_are_one_sentence_and_an_exit_code(monkeypatch, error, exit_code):
     def fail():
         raise error
 
@@ -124,7 +124,7 @@ def test_our_errors_are_one_sentence_and_an_exit_code(monkeypatch, error, exit_c
 
 
 @pytest.mark.parametrize("error", [ValueError, OSError, KeyError, ImportError])
-def test_any_other_error_is_a_bug_and_is_raised(monkeypatch, error):
+def test_other_errors_are_raised(monkeypatch, error):
     def fail():
         raise error("a bug")
 

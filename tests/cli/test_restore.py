@@ -45,7 +45,7 @@ def expected():
     return Restorer().restore(QUANTIZED, RATE, bits=5)
 
 
-def test_one_file_in_one_command(folder):
+def test_restores_one_file(folder):
     done = pdrn("restore", "a.wav", "--bits", 5)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.startswith("a.wav -> a_restored.wav: 5 bits, ")
@@ -60,7 +60,7 @@ def test_one_file_in_one_command(folder):
         ("b.flac", "PCM_24", "c.flac", ()),
     ],
 )
-def test_output_without_room_between_the_levels_is_refused(folder, source, stored, target, options):
+def test_refuses_output_without_room_between_the_levels(folder, source, stored, target, options):
     noise = np.random.default_rng(0).normal(0, 1e-4, len(SIGNAL))
     write(source, SIGNAL + noise, RATE, subtype=stored)
     done = pdrn("restore", source, "-o", target, *options)
@@ -70,7 +70,7 @@ def test_output_without_room_between_the_levels_is_refused(folder, source, store
     assert not os.path.exists(target)
 
 
-def test_how_many_samples_are_clipped_is_said(folder):
+def test_reports_clipped_samples(folder):
     write("b.wav", np.clip(SIGNAL, -0.1, 0.1), RATE, subtype="PCM_16")
     count = int((np.abs(read("b.wav").samples) >= 0.1 - 2**-15).sum())
     for threshold, said in ((0.1, f"({count} samples are)"), (0.2, "(no samples are)")):
@@ -79,7 +79,7 @@ def test_how_many_samples_are_clipped_is_said(folder):
     assert json.loads(pdrn("restore", "b.wav", "--clip-at", 0.1, "--json").stdout)["clipped"] == count
 
 
-def test_a_name_for_outputs_is_of_no_use_beside_the_name_of_one(folder):
+def test_refuses_filename_beside_a_named_output(folder):
     done = pdrn("restore", "a.wav", "-o", "b.wav", "--filename", "{stem}-x{ext}")
     assert done.returncode == 2
     assert "b.wav is the output's name" in done.stderr
@@ -96,7 +96,7 @@ def test_a_name_for_outputs_is_of_no_use_beside_the_name_of_one(folder):
         (["--iterations", 2], "both", "speech-large"),
     ],
 )
-def test_it_says_what_method_and_model_it_used(folder, tiny_models, options, method, model):
+def test_reports_method_and_model(folder, tiny_models, options, method, model):
     done = pdrn("restore", "a.wav", "--json", *options)
     row = json.loads(done.stdout)
     assert (row["method"], row["model"]) == (method, model)
@@ -116,16 +116,14 @@ def test_it_says_what_method_and_model_it_used(folder, tiny_models, options, met
         (["--method", "network", "--clip-at", 0.9], 1, "one width, and these differ; choose method cp"),
     ],
 )
-def test_a_model_that_does_not_fit_is_refused_in_one_sentence(
-    folder, tiny_models, options, exit_code, reason
-):
+def test_refuses_models_that_do_not_fit(folder, tiny_models, options, exit_code, reason):
     done = pdrn("restore", "a.wav", *options)
     assert (done.returncode, done.stdout) == (exit_code, "")
     assert reason in " ".join(done.stderr.split())
     assert not (folder / "a_restored.wav").exists()
 
 
-def test_a_summary_in_json_with_a_proof(folder):
+def test_json_report_with_verification(folder):
     done = pdrn("restore", "a.wav", "--json", "--verify")
     (row,) = map(json.loads, done.stdout.splitlines())
     assert (row["status"], row["verified"], row["frames"], row["subtype"]) == (
@@ -138,13 +136,13 @@ def test_a_summary_in_json_with_a_proof(folder):
     assert done.stderr == ""
 
 
-def test_quiet_says_nothing(folder):
+def test_quiet_prints_nothing(folder):
     done = pdrn("restore", "a.wav", "--quiet")
     assert (done.stdout, done.stderr) == ("", "")
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_others_finish_where_one_fails(folder, jobs):
+def test_bad_file_stops_no_other(folder, jobs):
     for name in ("b.wav", "c.wav"):
         shutil.copy("a.wav", name)
     (folder / "b.wav").write_bytes(b"RIFFrubbish")
@@ -157,7 +155,7 @@ def test_others_finish_where_one_fails(folder, jobs):
     assert sorted(counts) == ["1 failed", "2 restored"]
 
 
-def test_nothing_is_overwritten_unless_told(folder):
+def test_existing_output_needs_overwrite(folder):
     (folder / "a_restored.wav").write_text("mine")
     done = pdrn("restore", "a.wav", "--bits", 5)
     assert done.returncode == 1
@@ -169,12 +167,12 @@ def test_nothing_is_overwritten_unless_told(folder):
 
 
 @pytest.mark.parametrize("mix", [0, 1])
-def test_the_mix_leads_from_the_input_to_the_restoration(folder, mix):
+def test_mix_leads_from_input_to_restoration(folder, mix):
     pdrn("restore", "a.wav", "-o", "b.wav", "--bits", 5, "--mix", mix, "--subtype", "DOUBLE")
     np.testing.assert_array_equal(read("b.wav").samples, expected() if mix else QUANTIZED)
 
 
-def test_sound_goes_through_pipes(folder):
+def test_restores_through_pipes(folder):
     content = (folder / "a.wav").read_bytes()
     done = run("restore", "-", "--bits", 5, "--quiet", input=content, text=False)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -182,20 +180,20 @@ def test_sound_goes_through_pipes(folder):
     np.testing.assert_allclose(read("b.wav").samples, expected(), atol=1e-7)
 
 
-def test_raw_samples_go_through_while_they_arrive(folder):
+def test_raw_samples_are_restored_as_they_arrive(folder):
     raw, out = RawFormat("s16le"), RawFormat("f64le")
     settings = ("--rate", RATE, "--bits", 5, "--method", "cp", "--output-encoding", "f64le")
     with started("restore", "--raw", *settings, "-", "-", stdin=subprocess.PIPE) as process:
         process.stdin.write(raw.encode(QUANTIZED[None, :4000]))
         process.stdin.flush()
-        early = process.stdout.read(8 * 1024)  # comes although the input goes on
+        early = process.stdout.read(8 * 1024)  # before the end of the input
         late, error = process.communicate(raw.encode(QUANTIZED[None, 4000:]))
     assert error == b"restoring by Chambolle-Pock, at most 92 ms behind the input\n"
     offline = Restorer(method="cp").restore(QUANTIZED, RATE, bits=5)
     np.testing.assert_allclose(out.decode(early + late)[0], offline, atol=1e-6)
 
 
-def test_raw_files_and_telephone_bytes(folder):
+def test_restores_raw_mulaw_files(folder):
     (folder / "in.raw").write_bytes(bytes(range(256)) * 4)
     arguments = (
         "restore",
@@ -224,24 +222,24 @@ def test_closed_standard_error_stops_nothing(folder):
 
 @pytest.fixture
 def fifo(folder):
-    """A named pipe that a.wav comes out of, once."""
+    """A named pipe that yields a.wav once."""
     os.mkfifo("pipe")
     with subprocess.Popen(["sh", "-c", "cat a.wav > pipe"]) as feeder:
         yield "pipe"
         feeder.kill()
 
 
-def test_a_named_pipe_is_read_once(fifo):
+def test_named_pipe_is_read_once(fifo):
     assert pdrn("restore", fifo, "-o", "b.wav", "--bits", 5).returncode == 0
     np.testing.assert_allclose(read("b.wav").samples, expected(), atol=1e-7)
 
 
-def test_a_named_pipe_can_be_inspected(fifo):
+def test_named_pipe_can_be_inspected(fifo):
     facts = json.loads(pdrn("inspect", "--json", fifo).stdout)
     assert (facts["frames"], facts["levels"]) == (RATE, "5 bits in use, mid-rise, a step of 0.0625")
 
 
-def test_a_named_pipe_cannot_be_verified(fifo):
+def test_refuses_to_verify_a_named_pipe(fifo):
     done = pdrn("restore", fifo, "-o", "b.wav", "--bits", 5, "--verify")
     assert done.returncode == 1
     assert "cannot be read again; verify files on disk" in done.stderr
@@ -256,7 +254,7 @@ def test_a_named_pipe_cannot_be_verified(fifo):
         ["quantize", "a.wav", "a.wav", "--bits", 3],
     ],
 )
-def test_the_input_is_never_replaced(folder, arguments):
+def test_input_is_never_replaced(folder, arguments):
     content = (folder / "a.wav").read_bytes()
     os.symlink("a.wav", "link.wav")
     done = pdrn(*arguments, "--overwrite")
@@ -265,7 +263,7 @@ def test_the_input_is_never_replaced(folder, arguments):
     assert (folder / "a.wav").read_bytes() == content
 
 
-def test_an_input_that_comes_by_standard_input_is_not_replaced_either(folder):
+def test_input_by_standard_input_is_never_replaced(folder):
     content = (folder / "a.wav").read_bytes()
     with open("a.wav", "rb") as stdin:
         done = run("restore", "-", "-o", "a.wav", "--bits", 5, "--overwrite", stdin=stdin)
@@ -273,7 +271,7 @@ def test_an_input_that_comes_by_standard_input_is_not_replaced_either(folder):
     assert (folder / "a.wav").read_bytes() == content
 
 
-def test_flac_gives_way_to_wav_where_peaks_may_rise_beyond_full_scale(folder):
+def test_wav_replaces_flac_for_clipped_sound(folder):
     write("c.flac", np.clip(9 * SIGNAL, -1, 1), RATE, subtype="PCM_16")
     refused = pdrn("restore", "c.flac", "-o", "d.flac", "--clip-at", 0.999)
     assert refused.returncode == 2
@@ -282,7 +280,7 @@ def test_flac_gives_way_to_wav_where_peaks_may_rise_beyond_full_scale(folder):
     assert np.abs(read("c_restored.wav").samples).max() > 1
 
 
-def test_gaps_are_filled_where_told(folder):
+def test_gaps_are_filled_with_the_option(folder):
     damaged = QUANTIZED.copy()
     damaged[11000:11032] = np.nan
     soundfile.write("g.wav", damaged, RATE, subtype="FLOAT")
@@ -303,14 +301,14 @@ def test_gaps_are_filled_where_told(folder):
     assert (error**2).mean() < 0.2 * (SIGNAL[gap] ** 2).mean()
 
 
-def test_an_input_that_is_not_there_is_what_is_complained_about(folder):
+def test_names_a_missing_input_first(folder):
     done = pdrn("restore", "nothere/", "-o", "new")
     assert done.returncode == 1
     assert "nothere" in done.stderr
     assert "format" not in done.stderr
 
 
-def test_raw_samples_have_the_cells_of_a_file_stored_alike(folder):
+def test_raw_samples_have_the_cells_of_a_file(folder):
     clipped = np.clip(3 * SIGNAL / np.abs(SIGNAL).max(), -0.9, 0.9)
     write("c.wav", clipped, RATE, subtype="PCM_16")
     (folder / "c.raw").write_bytes(RawFormat("s16le").encode(read("c.wav").samples[None]))
@@ -327,7 +325,7 @@ def test_raw_samples_have_the_cells_of_a_file_stored_alike(folder):
         (["a.wav", "--bits", 0], 2, "--bits"),
         (["a.wav", "--mix", 1.5], 2, "--mix"),
         (["a.wav", "--law", "blaw"], 2, "--law"),
-        (["a.wav", "--overwrite", "--skip-existing"], 2, "contradict each other"),
+        (["a.wav", "--overwrite", "--skip-existing"], 2, "contradicts --skip-existing"),
         (["a.wav", "--rate", 8000], 2, "--rate is for raw samples; add --raw"),
         (["a.wav", "-o", "-", "--json"], 2, "standard output carries the sound"),
         (["a.wav", "-", "--bits", 5], 2, "standard input is one sound"),
@@ -362,7 +360,7 @@ def test_mistakes_get_one_sentence(folder, arguments, exit_code, reason):
 
 
 def is_writing(process):
-    """Tell whether a process holds an output open, which has no name yet."""
+    """Return whether a process has an output open, which has no name yet."""
     with suppress(OSError):  # the process is gone
         for name in os.listdir(f"/proc/{process.pid}/fd"):
             with suppress(OSError):  # closed meanwhile
@@ -380,7 +378,7 @@ def is_writing(process):
         (signal.SIGKILL, -signal.SIGKILL),
     ],
 )
-def test_an_interrupt_or_a_kill_leaves_nothing(long_folder, sign, exit_code):
+def test_signals_leave_no_files(long_folder, sign, exit_code):
     with started("restore", "long.wav", "--bits", 5) as process:
         wait_until(lambda: is_writing(process))
         process.send_signal(sign)
@@ -392,7 +390,7 @@ def test_an_interrupt_or_a_kill_leaves_nothing(long_folder, sign, exit_code):
 
 @pytest.fixture
 def batch(long_folder):
-    """The command for more files than there are processes at once."""
+    """A command with more files than processes."""
     names = ["long.wav", *(f"long{number}.wav" for number in range(2, 5))]
     for name in names[1:]:
         os.link("long.wav", name)
@@ -405,12 +403,12 @@ def children(process):
 
 
 def working(process):
-    """Return the children that are at work."""
+    """Return the busy children."""
     return [child for child in children(process) if is_writing(child)]
 
 
 @pytest.mark.parametrize(("sign", "exit_code"), [(signal.SIGINT, 130), (signal.SIGHUP, 129)])
-def test_an_interrupt_of_the_whole_group_stops_all_jobs(batch, sign, exit_code):
+def test_signal_to_the_group_stops_all_jobs(batch, sign, exit_code):
     with started(*batch, start_new_session=True) as process:
         wait_until(lambda: len(working(process)) == 2)
         os.killpg(process.pid, sign)
@@ -420,16 +418,16 @@ def test_an_interrupt_of_the_whole_group_stops_all_jobs(batch, sign, exit_code):
     assert os.listdir("new") == []
 
 
-def test_an_interrupt_of_jobs_that_only_begin_stops_them_too(batch):
+def test_sigint_stops_starting_jobs(batch):
     with started(*batch, start_new_session=True) as process:
-        wait_until(lambda: len(children(process)) == 3)  # with the one that keeps track of the others
+        wait_until(lambda: len(children(process)) == 3)  # with the resource tracker
         os.killpg(process.pid, signal.SIGINT)
         output, error = process.communicate(timeout=20)
     assert process.returncode == 130
     assert (output, error) == (b"", b"")
 
 
-def test_jobs_end_with_the_process_that_started_them(batch):
+def test_jobs_end_with_their_parent(batch):
     with started(*batch) as process:
         wait_until(lambda: len(working(process)) == 2)
         process.kill()
@@ -438,18 +436,18 @@ def test_jobs_end_with_the_process_that_started_them(batch):
 
 
 @pytest.mark.slow
-def test_a_job_that_is_killed_is_named_and_the_others_go_on(batch):
+def test_killed_job_is_named_and_stops_no_other(batch):
     with started(*batch, "--method", "cp", "--iterations", 1) as process:
         wait_until(lambda: working(process))
         os.kill(working(process)[0].pid, signal.SIGKILL)
         _, error = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert error.count(b"its process was killed; is memory short? try fewer jobs") == 1
+    assert error.count(b"its worker was killed; is memory short? try fewer jobs") == 1
     assert b"Traceback" not in error
     assert len(os.listdir("new")) == 3
 
 
-def test_a_reader_of_reports_that_went_away_stops_no_file(folder):
+def test_closed_report_pipe_stops_no_file(folder):
     shutil.copy("a.wav", "b.wav")
     reading, writing = os.pipe()
     os.close(reading)
@@ -462,7 +460,7 @@ def test_a_reader_of_reports_that_went_away_stops_no_file(folder):
     assert sorted(os.listdir(folder)) == ["a.wav", "a_restored.wav", "b.wav", "b_restored.wav"]
 
 
-def test_a_full_disk_is_named_and_leaves_nothing(folder):
+def test_full_disk_is_named_and_leaves_nothing(folder):
     limited = "ulimit -f 8; exec \"$0\" -c 'from pdrn.cli.main import main; main()' restore a.wav --bits 5"
     done = subprocess.run(
         ["bash", "-c", limited, os.sys.executable], capture_output=True, text=True, check=False
@@ -474,7 +472,7 @@ def test_a_full_disk_is_named_and_leaves_nothing(folder):
 
 
 @pytest.mark.parametrize("room", [8000, 63000])  # of 64000 bytes; the last 8192 are in Python's own buffer
-def test_a_full_disk_leaves_no_raw_samples_either(folder, room):
+def test_full_disk_leaves_no_raw_samples(folder, room):
     (folder / "in.raw").write_bytes(RawFormat("s16le").encode(QUANTIZED[None]))
     done = run(
         *("restore", "--raw", "--rate", RATE, "--bits", 5, "--quiet", "in.raw", "out.raw"),
@@ -486,7 +484,7 @@ def test_a_full_disk_leaves_no_raw_samples_either(folder, room):
 
 
 @pytest.mark.slow
-def test_a_folder_that_vanishes_is_named(long_folder):
+def test_vanished_folder_is_named(long_folder):
     os.mkdir("new")
     with started("restore", "long.wav", "-o", "new/b.wav", "--bits", 5) as process:
         wait_until(lambda: is_writing(process))
@@ -498,7 +496,7 @@ def test_a_folder_that_vanishes_is_named(long_folder):
     assert os.listdir(long_folder) == ["long.wav"]
 
 
-def test_two_runs_at_once_lose_nothing(long_folder):
+def test_two_simultaneous_runs_lose_nothing(long_folder):
     arguments = ("restore", "long.wav", "-o", "b.wav", "--bits", 5, "--method", "cp", "--iterations", 1)
     with started(*arguments) as one, started(*arguments) as other:
         codes = sorted((one.wait(60), other.wait(60)))
@@ -508,14 +506,14 @@ def test_two_runs_at_once_lose_nothing(long_folder):
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may read anything")
-def test_an_unreadable_file_is_named(folder):
+def test_unreadable_file_is_named(folder):
     os.chmod("a.wav", 0)
     done = pdrn("restore", "a.wav", "--bits", 5)
     assert done.returncode == 1
     assert "Permission denied" in done.stderr
 
 
-def test_a_reader_that_went_away_is_named(folder):
+def test_closed_output_pipe_is_named(folder):
     reading, writing = os.pipe()
     os.close(reading)
     (folder / "in.raw").write_bytes(bytes(99999))
@@ -526,7 +524,7 @@ def test_a_reader_that_went_away_is_named(folder):
     assert done.stderr == "pdrn: standard output cannot be written: Broken pipe; name a file\n"
 
 
-def test_names_that_would_steer_the_terminal_are_written_out_in_the_summary_too(tmp_path):
+def test_control_characters_in_names_are_escaped(tmp_path):
     for i in range(21):
         (tmp_path / f"{i}\x1b[31m.wav").write_bytes(b"no sound")
     result = pdrn("restore", tmp_path, "-o", tmp_path / "new", "--recursive")

@@ -48,7 +48,7 @@ def reproduced(folder, tmp_path_factory):
     return out, pdrn("reproduce", "all", "--corpus", folder, *options)
 
 
-def test_reproduce_makes_everything_from_a_folder_of_sound(reproduced):
+def test_reproduce_makes_tables_and_figures(reproduced):
     out, result = reproduced
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == str(out / "report" / "report.md")
@@ -60,7 +60,7 @@ def test_reproduce_makes_everything_from_a_folder_of_sound(reproduced):
 
 
 @pytest.mark.slow
-def test_the_grid_of_the_papers_frames_is_made_from_a_dozen_short_files(tmp_path):
+def test_reproduce_takes_a_dozen_short_files(tmp_path):
     samples, rate = speech()
     (tmp_path / "sounds").mkdir()
     for i in range(12):
@@ -75,7 +75,7 @@ def test_the_grid_of_the_papers_frames_is_made_from_a_dozen_short_files(tmp_path
     assert page.count("![") == 4
 
 
-def test_tensorboard_has_every_epoch_also_of_a_shorter_run(folder, tmp_path, monkeypatch):
+def test_tensorboard_has_the_epochs_of_a_shorter_run(folder, tmp_path, monkeypatch):
     boards = []
 
     class Writer:
@@ -101,7 +101,7 @@ def test_tensorboard_has_every_epoch_also_of_a_shorter_run(folder, tmp_path, mon
     assert boards[1].shown["dev_mse"] == [(entry["epoch"], entry["dev_mse"]) for entry in longer.log()]
 
 
-def test_what_is_done_is_not_done_again(reproduced, folder):
+def test_finished_runs_are_reused(reproduced, folder):
     out, first = reproduced
     network = next(iter(runs_in(out))).best_path
     before = network.stat().st_mtime_ns
@@ -115,7 +115,7 @@ def test_what_is_done_is_not_done_again(reproduced, folder):
 
 
 @pytest.mark.slow
-def test_a_report_with_its_logs_can_be_made_again_elsewhere(reproduced, tmp_path):
+def test_report_is_made_again_from_its_logs(reproduced, tmp_path):
     out, _ = reproduced
     published = tmp_path / "published"
     assert pdrn("report", out, "--out", published, "--logs").stdout.strip() == str(published / "report.md")
@@ -127,7 +127,7 @@ def test_a_report_with_its_logs_can_be_made_again_elsewhere(reproduced, tmp_path
     assert "Table 2." in same
 
 
-def test_a_network_that_fails_is_named_after_the_others_are_trained(folder, tmp_path):
+def test_failed_network_is_named_after_training_the_others(folder, tmp_path):
     options = ("--epochs", 1, "--depths", "1,2", "--frame-length", 64, "--lambdas", "1e-8,1e-7")
     study = Grid(epochs=1, depths=(1, 2), frame_length=64)
     bad = tmp_path / run_name(study.config("PDN", 2, 1e-8), Corpus.scan(folder).checksum)
@@ -144,7 +144,7 @@ def test_a_network_that_fails_is_named_after_the_others_are_trained(folder, tmp_
 
 
 @pytest.mark.slow
-def test_tables_say_how_long_and_with_which_lambda_networks_were_trained(reproduced, folder):
+def test_tables_have_lambda_and_epochs(reproduced, folder):
     options = ("--epochs", 1, "--depths", "1,2", "--frame-length", 64, "--lambdas", "1e-8")
     result = pdrn("reproduce", "table1", "--corpus", folder, *options, "--out", reproduced[0])
     assert re.search(r"\| PDRN L = 2 \| 1e-08 \| [0-9,]+ \| 1 \|", result.stdout)
@@ -155,7 +155,7 @@ def test_tables_say_how_long_and_with_which_lambda_networks_were_trained(reprodu
 
 
 @pytest.mark.slow
-def test_networks_trained_side_by_side_are_followed(folder, tmp_path):
+def test_parallel_training_shows_its_progress(folder, tmp_path):
     options = ("--epochs", 2, "--depths", 1, "--frame-length", 64, "--lambdas", "", "--jobs", 2)
     result = pdrn("reproduce", "table1", "--corpus", folder, *options, "--out", tmp_path)
     assert result.returncode == 0, result.stderr
@@ -164,7 +164,7 @@ def test_networks_trained_side_by_side_are_followed(folder, tmp_path):
         assert re.search(rf"^{name}  epoch 2/2  train .* M samples/s  0:00:00 left$", result.stderr, re.M)
 
 
-def test_neither_evaluating_networks_nor_reports_need_torch(reproduced, folder):
+def test_evaluation_and_reports_need_no_torch(reproduced, folder):
     network = next(iter(runs_in(reproduced[0]))).best_path
     program = (
         "import sys\nsys.modules['torch'] = None\n"
@@ -181,7 +181,7 @@ def test_neither_evaluating_networks_nor_reports_need_torch(reproduced, folder):
     assert rows[1]["pesq"] is None
 
 
-def test_methods_are_measured_on_frames_of_any_length(folder):
+def test_evaluate_takes_any_frame_length(folder):
     for length, frames in ((1024, 7), (64, 125)):  # of 8000 samples
         options = ("--methods", "qu", "--frame-length", length, "--json")
         row = json.loads(pdrn("evaluate", "--corpus", folder, *options).stdout)
@@ -189,7 +189,7 @@ def test_methods_are_measured_on_frames_of_any_length(folder):
 
 
 def shown_methods(output):
-    """Return the names in a table of methods, put together where they go on in another line."""
+    """Return the names in a table of methods; folded names are joined."""
     rows = [re.split(r"\s*│\s?", line) for line in output.splitlines() if line.startswith("│")]
     names = list[str]()
     for _, name, ratio, *_ in rows:
@@ -197,7 +197,7 @@ def shown_methods(output):
     return names
 
 
-def test_methods_with_long_names_can_be_told_apart(folder, tmp_path):
+def test_long_method_names_are_folded(folder, tmp_path):
     long = tmp_path / "a-rather-long-folder-name-for-runs"
     long.mkdir()
     paths = [str(long / name) for name in ("first.safetensors", "second.safetensors")]
@@ -209,7 +209,7 @@ def test_methods_with_long_names_can_be_told_apart(folder, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["q[/red]", "n[red]x", "a:dog:b"])
-def test_brackets_and_colons_in_names_are_shown_as_they_are(folder, tmp_path, monkeypatch, name):
+def test_markup_in_names_is_not_interpreted(folder, tmp_path, monkeypatch, name):
     shutil.copytree(folder, tmp_path / name)
     files.save(tmp_path / f"{name}.net", Network.started(PrimalDual(DenseMap(64), depth=1)))
     monkeypatch.chdir(tmp_path)
@@ -226,13 +226,13 @@ def test_brackets_and_colons_in_names_are_shown_as_they_are(folder, tmp_path, mo
     assert f"{name}/0.wav" in compared.stdout.replace("│", "")
 
 
-def test_a_table_is_titled_by_its_folder_however_that_is_named(folder, monkeypatch):
+def test_table_title_is_the_resolved_folder(folder, monkeypatch):
     monkeypatch.chdir(folder)
     result = pdrn("evaluate", "--corpus", ".", "--methods", "qu")
     assert f"{folder.name}, test split, 5 bits" in result.stdout
 
 
-def test_the_plan_says_what_is_done_and_what_it_costs(reproduced, folder):
+def test_plan_has_epochs_done_and_cost(reproduced, folder):
     out, _ = reproduced
     options = ("--epochs", 1, "--depths", "1,5", "--frame-length", 64, "--lambdas", "1e-8", "--out", out)
     before = len(runs_in(out))
@@ -246,7 +246,7 @@ def test_the_plan_says_what_is_done_and_what_it_costs(reproduced, folder):
     assert len(runs_in(out)) == before
 
 
-def test_the_plan_counts_nothing_as_done_before_its_lambda_is_chosen(reproduced, folder):
+def test_plan_counts_nothing_done_before_lambda_is_chosen(reproduced, folder):
     options = ("--epochs", 1, "--depths", "1,2", "--frame-length", 64, "--lambdas", "1e-8,1e-7")
     plan = pdrn(
         "reproduce", "table1", "--corpus", folder, *options, "--out", reproduced[0], "--dry-run"
@@ -255,7 +255,7 @@ def test_the_plan_counts_nothing_as_done_before_its_lambda_is_chosen(reproduced,
     assert row == ("1", "0")  # epochs, done: though one with 1e-8 is there
 
 
-def test_the_plan_does_not_count_cores_that_are_not_there(folder, tmp_path, monkeypatch):
+def test_plan_counts_usable_cores(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("pdrn.training.machine.usable_cores", lambda: 4)
     monkeypatch.setattr("pdrn.training.machine.multiplications_per_second", lambda threads: 1e6 * threads)
 
@@ -265,7 +265,7 @@ def test_the_plan_does_not_count_cores_that_are_not_there(folder, tmp_path, monk
         return [re.search(rf"│ +{name} .*│ +(\S+) │", text)[1] for name in ("PDN L=1", "PDRN L=1", "all")]
 
     alone, four, sixteen = plan(1), plan(4), plan(16)
-    assert alone[-1] == four[-1] == sixteen[-1]  # all cores are at work in any case
+    assert alone[-1] == four[-1] == sixteen[-1]  # all cores are busy in each case
     hours = [[int(clock.split(":")[0]) for clock in clocks] for clocks in (alone, four, sixteen)]
     assert hours[1][0] == pytest.approx(4 * hours[0][0], abs=4)
     assert hours[2][0] == pytest.approx(16 * hours[0][0], abs=16)
@@ -278,7 +278,7 @@ def planned(folder, out, *options):
     return {name: count for name, _, count, _, _ in lines}, result.stdout
 
 
-def test_the_plan_knows_the_lambda_that_is_chosen_and_what_a_shorter_run_saves(reproduced, folder):
+def test_plan_uses_chosen_lambda_and_shorter_runs(reproduced, folder):
     out, _ = reproduced
     done, text = planned(folder, out, "--epochs", 1, "--depths", "1,2", "--lambdas", "1e-8")
     assert done["PDRN L=1 lambda=1e-08"] == "1"
@@ -288,7 +288,7 @@ def test_the_plan_knows_the_lambda_that_is_chosen_and_what_a_shorter_run_saves(r
     assert "is chosen" not in text
 
 
-def test_training_prints_where_the_best_network_is(folder, tmp_path):
+def test_train_prints_the_path_of_the_best_network(folder, tmp_path):
     (tmp_path / "a.toml").write_text(f"[architecture]\n{NETWORK}[data]\nlength = 64\n[budget]\nsteps = 5\n")
     result = pdrn("train", tmp_path / "a.toml", "--corpus", folder, "--out", tmp_path / "runs")
     assert result.returncode == 0, result.stderr
@@ -298,7 +298,7 @@ def test_training_prints_where_the_best_network_is(folder, tmp_path):
     assert run.log()[-1]["step"] == 5
 
 
-def test_a_named_configuration_trains_on_several_folders(folder, tmp_path, monkeypatch):
+def test_named_configuration_trains_on_several_folders(folder, tmp_path, monkeypatch):
     other = tmp_path / "other"
     shutil.copytree(folder, other)
     small = scaled_down(load("speech-small"))
@@ -332,7 +332,7 @@ def test_a_named_configuration_trains_on_several_folders(folder, tmp_path, monke
         (["evaluate", "--corpus", "FOLDER", "--methods", ""], "no method to measure; name some"),
         (
             ["reproduce", "table1", "--corpus", "FOLDER", "--metrics", "pesq"],
-            "--metrics is for table2, which",
+            "--metrics is for table2, not for table1",
         ),
         (["report", "FOLDER"], "no finished run"),
         (["evaluate", "--corpus", "FOLDER", "--metrics", "ears"], "no metric is called 'ears'"),
@@ -379,7 +379,7 @@ def test_missing_extras_are_named(folder, tmp_path, monkeypatch):
         ("iterating", ["--depths", "1,5"], "numbers of layers from 2 on"),
     ],
 )
-def test_a_study_that_cannot_end_does_not_begin(folder, tmp_path, what, options, reason):
+def test_refuses_studies_without_rates_or_depths(folder, tmp_path, what, options, reason):
     result = pdrn("study", what, "--corpus", folder, *options, "--out", tmp_path)
     assert result.returncode == 2
     assert reason in result.stderr
@@ -387,7 +387,7 @@ def test_a_study_that_cannot_end_does_not_begin(folder, tmp_path, what, options,
     assert os.listdir(tmp_path) == []
 
 
-def test_a_study_keeps_what_it_found_until_there_is_something_else(folder, tmp_path):
+def test_failed_study_keeps_the_earlier_result(folder, tmp_path):
     options = ("--frame-length", 16, "--depths", 2, "--epochs", 1, "--batches", 1, "--threads", 1)
     study = ("study", "iterating", "--corpus", folder, *options, "--out", tmp_path)
     some = pdrn(*study, "--rates", "1e-3,1e38")
@@ -401,7 +401,7 @@ def test_a_study_keeps_what_it_found_until_there_is_something_else(folder, tmp_p
     assert path.read_bytes() == found
 
 
-def test_a_study_of_another_length_is_another_study(folder, tmp_path):
+def test_studies_of_other_lengths_are_kept_apart(folder, tmp_path):
     options = ("--frame-length", 16, "--depths", 2, "--epochs", 1, "--rates", "1e-3", "--threads", 1)
     for batches in (1, 2):
         done = pdrn(
@@ -436,7 +436,7 @@ def two_rates(tmp_path_factory):
     ],
     ids=["reproduce", "study", "evaluate"],
 )
-def test_a_folder_of_several_rates_is_resampled_to_one(two_rates, tmp_path, command):
+def test_mixed_sample_rates_need_resampling(two_rates, tmp_path, command):
     command = [*command, "--corpus", two_rates]
     if command[0] != "evaluate":
         command += ["--out", tmp_path]
@@ -449,7 +449,7 @@ def test_a_folder_of_several_rates_is_resampled_to_one(two_rates, tmp_path, comm
     assert trained == (set() if command[0] == "evaluate" else {8000})
 
 
-def test_a_report_says_to_what_a_corpus_was_resampled(two_rates, tmp_path):
+def test_report_has_the_resampled_rate(two_rates, tmp_path):
     options = ("--epochs", 1, "--depths", 1, "--frame-length", 64, "--lambdas", "", "--sample-rate", 8000)
     done = pdrn("reproduce", "table1", "--corpus", two_rates, *options, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -479,7 +479,7 @@ def test_evaluate_takes_models(split_folder, tiny_models):
     assert rows[1]["ratio"] != 1
 
 
-def test_the_help_of_training_names_the_configurations_that_come_along():
+def test_help_of_train_lists_the_named_configurations():
     text = "".join(pdrn("train", "--help").stdout.split())  # lines may end at a hyphen
     assert all(name in text for name in config.names())
 
@@ -495,7 +495,7 @@ SMALL = Grid(depths=(1, 2), epochs=1, frame_length=32, lambdas=(1e-8, 1e-2))
 
 
 @pytest.mark.slow
-def test_several_networks_are_trained_at_a_time_and_one_that_fails_does_not_spoil_others(corpus, tmp_path):
+def test_failed_network_stops_no_other(corpus, tmp_path):
     bad, *good = Grid(epochs=1, frame_length=10**6).config("PDN", 1), *SMALL.configs_before_lambda()[:2]
     results = {each.config: each for each in train_networks([bad, *good], corpus, tmp_path, jobs=2)}
     assert "has no file of 1000000 samples or more" in results[bad].error
@@ -520,7 +520,7 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_processes_end_with_the_one_that_started_them(corpus, tmp_path, how):
+def test_training_processes_end_with_their_parent(corpus, tmp_path, how):
     (tmp_path / "endless.py").write_text(ENDLESS)
     with subprocess.Popen([sys.executable, tmp_path / "endless.py", corpus.folder, tmp_path]) as parent:
         wait_until(lambda: sum(bool(run.log()) for run in runs_in(tmp_path)) == 2)
@@ -539,7 +539,7 @@ def is_training(run):
 
 
 @pytest.mark.slow
-def test_an_interrupt_of_all_processes_is_answered_by_one_sentence(corpus, tmp_path):
+def test_sigint_of_all_processes_prints_no_traceback(corpus, tmp_path):
     """A terminal interrupts the whole group, also processes that are still starting."""
     command = [sys.executable, "-m", "pdrn", "reproduce", "table1", "--corpus", corpus.folder, "--jobs", 2]
     options = ["--depths", 1, "--lambdas", "", "--frame-length", 32, "--epochs", 10**6, "--out", tmp_path]
@@ -564,14 +564,14 @@ def children(pid):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (("--address", "auto"), "--address is for a Ray; add --engine ray"),
-        (("--cpus-per-network", 2), "--cpus-per-network is for a Ray; add --engine ray"),
-        (("--engine", "ray", "--jobs", 2), "leave --jobs out"),
-        (("--engine", "ray", "--dry-run"), "the plan is one for this machine; leave --engine out"),
+        (("--address", "auto"), "--address is for a Ray cluster; add --engine ray"),
+        (("--cpus-per-network", 2), "--cpus-per-network is for a Ray cluster; add --engine ray"),
+        (("--engine", "ray", "--jobs", 2), "--jobs is for this machine"),
+        (("--engine", "ray", "--dry-run"), "--dry-run is for this machine; leave it or --engine out"),
         (("--engine", "ray", "--cpus-per-network", 0), "--cpus-per-network is a number above 0"),
     ],
 )
-def test_options_of_the_other_engine_are_refused(folder, tmp_path, options, reason):
+def test_refuses_options_of_the_other_engine(folder, tmp_path, options, reason):
     result = pdrn("reproduce", "table1", "--corpus", folder, "--out", tmp_path, *options)
     assert result.returncode == 2
     assert reason in " ".join(result.stderr.split())

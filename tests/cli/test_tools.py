@@ -24,7 +24,7 @@ def short_demo(monkeypatch):
     monkeypatch.setattr(tools, "_PICTURED", slice(3000, 3100))
 
 
-def test_the_demo_gains_at_every_bit_depth_and_leaves_sounds_and_a_picture(short_demo, no_models, tmp_path):
+def test_demo_gains_at_every_bit_depth(short_demo, no_models, tmp_path):
     result = pdrn("demo", "-o", tmp_path / "demo")
     assert result.returncode == 0
     rows = [line.split("│")[1:-1] for line in result.stdout.splitlines() if line.startswith("│")]
@@ -39,7 +39,7 @@ def test_the_demo_gains_at_every_bit_depth_and_leaves_sounds_and_a_picture(short
     assert "What to try next" in result.stdout
 
 
-def test_the_demo_replaces_its_own_sounds_alone(short_demo, no_models, tmp_path):
+def test_demo_replaces_only_an_earlier_demo(short_demo, no_models, tmp_path):
     for _ in range(2):
         assert pdrn("demo", "-o", tmp_path / "demo").returncode == 0
     for content in (b"my precious", (tmp_path / "demo" / "speech_5bits.wav").read_bytes()):
@@ -51,7 +51,7 @@ def test_the_demo_replaces_its_own_sounds_alone(short_demo, no_models, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["speech_4bits.wav", "speech_8bits_cp.wav", "cells.svg"])
-def test_the_demo_replaces_no_files_that_have_the_names_of_its_own(short_demo, no_models, tmp_path, name):
+def test_demo_replaces_no_foreign_files(short_demo, no_models, tmp_path, name):
     (tmp_path / name).write_bytes(b"my precious")
     result = pdrn("demo", "-o", tmp_path)
     assert result.returncode == 1
@@ -60,13 +60,13 @@ def test_the_demo_replaces_no_files_that_have_the_names_of_its_own(short_demo, n
     assert (tmp_path / name).read_bytes() == b"my precious"
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+def test_demo_names_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").touch()
     said = pdrn("demo", "-o", tmp_path / "file").stderr
     assert said == f"pdrn: {tmp_path / 'file'} cannot be made: File exists; choose another place\n"
 
 
-def test_the_demo_shows_a_network_beside_chambolle_pock(short_demo, tiny_models, tmp_path):
+def test_demo_shows_network_and_solver(short_demo, tiny_models, tmp_path):
     result = pdrn("demo", "-o", tmp_path / "demo")
     assert result.returncode == 0
     rows = [line.split("│")[1:-1] for line in result.stdout.splitlines() if line.startswith("│")]
@@ -81,7 +81,7 @@ def test_the_demo_shows_a_network_beside_chambolle_pock(short_demo, tiny_models,
 @pytest.mark.parametrize(
     "options", [["--bits", "5"], ["--bits", "20", "--kind", "mid-tread"], ["--law", "alaw"]]
 )
-def test_what_is_quantized_can_be_detected_and_restored(tmp_path, options):
+def test_quantized_sound_can_be_restored(tmp_path, options):
     samples = speech()[0][: 3 * RATE]
     write(tmp_path / "a.wav", samples, RATE)
     assert pdrn("quantize", tmp_path / "a.wav", tmp_path / "b.wav", *options).returncode == 0
@@ -97,14 +97,14 @@ def test_quantized_levels_are_exact(tmp_path):
     np.testing.assert_array_equal(read(tmp_path / "b.flac").samples, quantized)
 
 
-def test_quantize_says_what_was_cut_off_at_full_scale(tmp_path):
+def test_quantize_reports_samples_beyond_full_scale(tmp_path):
     write(tmp_path / "a.wav", np.array([0.5, 1.5, -1.0, -2.0]), RATE, subtype="FLOAT")
     for options, said in (((), "2 samples beyond full scale were cut off there\n"), (("--clip-at", 1), "")):
         done = pdrn("quantize", tmp_path / "a.wav", tmp_path / "b.wav", "--bits", 5, "--overwrite", *options)
         assert (done.returncode, done.stderr) == (0, said)
 
 
-def test_inspect_says_what_is_there(tiny_models, tmp_path):
+def test_inspect_describes_files(tiny_models, tmp_path):
     write(tmp_path / "a.wav", MidRise(5).quantize(0.5 * np.sin(np.arange(9999))), RATE, subtype="PCM_16")
     write(tmp_path / "b.wav", np.zeros(9), RATE, subtype="PCM_16")
     (tmp_path / "c.wav").touch()
@@ -138,7 +138,7 @@ def test_compare_measures_against_the_reference(tmp_path, monkeypatch):
     assert "[bold]b.wav" in table
 
 
-def test_compare_wants_sounds_of_one_length(tmp_path):
+def test_compare_refuses_other_lengths(tmp_path):
     write(tmp_path / "a.wav", np.zeros(10), RATE)
     write(tmp_path / "b.wav", np.zeros(11), RATE)
     result = pdrn("compare", tmp_path / "a.wav", tmp_path / "b.wav")
@@ -146,14 +146,14 @@ def test_compare_wants_sounds_of_one_length(tmp_path):
     assert "compare sounds of one length and rate" in result.stderr
 
 
-def test_env_names_versions():
+def test_env_lists_versions():
     result = pdrn("env")
     assert {"pdrn", "numpy", "libsndfile", "cores"} <= {
         line.split()[0] for line in result.stdout.splitlines()
     }
 
 
-def test_the_list_names_rate_size_and_latency(tiny_models):
+def test_models_list_has_rate_size_and_latency(tiny_models):
     rows = [json.loads(line) for line in pdrn("models", "list", "--json").stdout.splitlines()]
     assert [row["name"] for row in rows] == ["speech-large", "speech-small"]
     assert rows[1]["sample_rate_hz"] == 16000
@@ -164,14 +164,14 @@ def test_the_list_names_rate_size_and_latency(tiny_models):
     assert "16000 Hz" in table
 
 
-def test_a_card_is_shown(tiny_models):
+def test_models_show_prints_the_card(tiny_models):
     assert pdrn("models", "show", "speech-large").stdout.startswith("# speech-large")
     other = pdrn("models", "show", "music")
     assert other.returncode == 1
     assert other.stderr == "pdrn: no model is called 'music'; there are speech-large, speech-small\n"
 
 
-def test_files_are_verified(tiny_models, tmp_path, monkeypatch):
+def test_models_verify_finds_a_changed_file(tiny_models, tmp_path, monkeypatch):
     assert pdrn("models", "verify").stdout == "speech-large: intact\nspeech-small: intact\n"
     assert pdrn("models", "verify", "speech-small").stdout == "speech-small: intact\n"
     for file in tiny_models.iterdir():
@@ -184,7 +184,7 @@ def test_files_are_verified(tiny_models, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("arguments", [["list"], ["verify"]])
-def test_it_needs_no_torch(arguments):
+def test_models_need_no_torch(arguments):
     program = "import sys\nsys.modules['torch'] = None\nfrom pdrn.cli.main import main\nmain()"
     subprocess.run([sys.executable, "-c", program, "models", *arguments], capture_output=True, check=True)
 

@@ -1,4 +1,4 @@
-"""A real browser, where one can be had."""
+"""A real browser, if one is installed."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ FLAGS = [
 
 
 def installed():
-    """The browser of this machine: what CHROMIUM names, or Debian's or another's."""
+    """Return the browser: the one that CHROMIUM names, or a known name on the PATH."""
     names = (os.environ.get("CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
     found = next((path for name in names if name and (path := shutil.which(name))), None)
     return found or pytest.skip("there is no Chromium: install it, or name it in CHROMIUM")

@@ -26,7 +26,7 @@ def server(tmp_path_factory, network):
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """A server that takes one request at a time, none waiting, and little of everything."""
+    """A server with tight limits: one request at a time, none waiting."""
     options = {"jobs": 1, "waiting": 0, "max-megabytes": 1, "max-seconds": 2, "time-limit": 3}
     given = [part for name, value in options.items() for part in (f"--{name}", value)]
     with serving(tmp_path_factory.mktemp("small"), *given) as server:

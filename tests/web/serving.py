@@ -1,4 +1,4 @@
-"""A server as a user starts it, with a temporary folder that can be looked into."""
+"""A server as a user starts it, with its own temporary folder."""
 
 import io
 import json
@@ -30,7 +30,7 @@ class Server:
         return requests.post(f"{self.url}/api/{path}", data=body, params=settings, timeout=60)
 
     def files(self):
-        """What lies in the folder, but for the sample that the server gives away."""
+        """Return the files in the folder, without the sample that the server offers."""
         return [path for path in self.folder.rglob("*") if path.is_file() and path.name != "sample.wav"]
 
 
@@ -71,7 +71,7 @@ def samples_of(content):
 
 
 def framed(content):
-    """The last line of JSON, and the parts behind it."""
+    """Return the last line of JSON, and the parts that follow it."""
     while True:
         line, content = content.split(b"\n", 1)
         message = json.loads(line)
@@ -90,7 +90,7 @@ def floats(part, *shape):
 
 
 def begun(server, content=b"RIFF", length=1000):
-    """A request whose body is still on its way."""
+    """Send the beginning of a request; return its connection."""
     address = urlsplit(server.url)
     connection = socket.create_connection((address.hostname, address.port))
     head = f"POST /api/restore HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Length: {length}\r\n\r\n"

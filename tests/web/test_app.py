@@ -1,4 +1,4 @@
-"""The routes do what their description says, for this server's own pages and for programs alone."""
+"""Routes keep their OpenAPI description, and serve only their own pages and programs."""
 
 import sys
 from unittest import mock
@@ -8,7 +8,7 @@ import pytest
 import requests
 import schemathesis
 from hypothesis import HealthCheck, given, settings
-from schemathesis.specs.openapi.checks import positive_data_acceptance  # no schema says what is a sound
+from schemathesis.specs.openapi.checks import positive_data_acceptance  # no schema describes sound
 from tests.cli.running import pdrn
 from tests.web.serving import RATE, samples_of, tone, wav
 from websockets.exceptions import InvalidStatus
@@ -32,15 +32,15 @@ def description(server):
     return schemathesis.openapi.from_url(f"{server.url}/api/openapi.json")
 
 
-def test_all_addresses_are_described(description):
+def test_openapi_describes_all_routes(description):
     found = {each.ok() for each in description.get_all_operations()}
     assert {(each.method.upper(), each.path) for each in found} == ADDRESSES
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "path"), sorted(ADDRESSES))
-def test_the_description_is_kept(description, method, path):
-    """For any settings, with any body, and with one that is a sound."""
+def test_routes_keep_their_openapi_description(description, method, path):
+    """For any settings, with any body and with a sound."""
 
     @given(case=description[path][method].as_strategy())
     @settings(max_examples=15, suppress_health_check=list(HealthCheck))
@@ -54,7 +54,7 @@ def test_the_description_is_kept(description, method, path):
     keeps_it()
 
 
-def test_the_offer(server):
+def test_offer_lists_methods_without_paths(server):
     offer = requests.get(f"{server.url}/api/models", timeout=10).json()
     kinds = {each["name"]: each["kind"] for each in offer["methods"]}
     networks = dict.fromkeys([*registry.names(), "tiny"], "network")
@@ -85,13 +85,13 @@ def get(server, path="/api/models", **headers):
         {"Sec-Fetch-Site": "cross-site"},
     ],
 )
-def test_others_are_refused(server, headers):
+def test_refuses_other_hosts_and_origins(server, headers):
     answer = get(server, **headers)
     assert answer.status_code == 403
     assert answer.json()["detail"].endswith(".")
 
 
-def test_this_server_by_its_own_names(server):
+def test_accepts_its_own_names(server):
     port = server.url.rsplit(":", 1)[1]
     assert get(server, Origin=server.url).status_code == 200
     assert get(server, Host=f"localhost:{port}", Origin=f"http://localhost:{port}").status_code == 200
@@ -99,7 +99,7 @@ def test_this_server_by_its_own_names(server):
     assert get(server, "/", **{"Sec-Fetch-Site": "cross-site"}).status_code == 200  # a link leads here
 
 
-def test_a_socket_of_another_origin_is_refused(server):
+def test_refuses_sockets_of_other_origins(server):
     address = server.url.replace("http", "ws") + "/api/live"
     with pytest.raises(InvalidStatus) as refusal:
         connect(address, origin="http://elsewhere.example")
@@ -107,7 +107,7 @@ def test_a_socket_of_another_origin_is_refused(server):
 
 
 @pytest.mark.parametrize("path", ["/", "/main.js", "/api/models", "/nothing", "/api/openapi.json"])
-def test_security_headers_are_everywhere(server, path):
+def test_all_answers_have_security_headers(server, path):
     headers = get(server, path).headers
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy
@@ -122,26 +122,26 @@ def test_security_headers_are_everywhere(server, path):
 @pytest.mark.parametrize(
     "path", ["/../server.py", "/%2e%2e/server.py", "/..%2fserver.py", "//etc/passwd", "/%00"]
 )
-def test_nothing_but_the_page_is_handed_out(server, path):
+def test_serves_no_files_outside_the_page(server, path):
     request = requests.Request("GET", server.url).prepare()
     request.url = server.url + path
     assert requests.Session().send(request, timeout=10).status_code in (400, 404)
 
 
-def test_a_port_that_is_taken_is_said(server):
+def test_taken_port_is_named(server):
     result = pdrn("serve", "--port", urlsplit(server.url).port)
     assert result.returncode == 1
     assert "Address already in use" in result.stderr
 
 
-def test_a_missing_extra_is_named():
+def test_missing_extra_is_named():
     with mock.patch.dict(sys.modules, {"uvicorn": None}):
         result = pdrn("serve", "--port", 0)
     assert result.returncode == 1
     assert result.stderr == "pdrn: the page needs uvicorn: pip install 'pdrn[serve]'\n"
 
 
-def test_two_networks_of_one_name_are_refused(network, tmp_path):
+def test_refuses_two_networks_of_one_name(network, tmp_path):
     other = tmp_path / network.name
     other.write_bytes(network.read_bytes())
     result = pdrn("serve", "--port", 0, "--model", network, "--model", other)

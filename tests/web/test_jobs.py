@@ -22,7 +22,7 @@ def quantized_to(bits, samples):
 
 @pytest.mark.parametrize("subtype", ["float", "pcm24"])
 @pytest.mark.parametrize("channels", [1, 2])
-def test_a_sound_is_restored_as_python_does(server, subtype, channels):
+def test_restore_equals_python(server, subtype, channels):
     samples = tone(channels=channels)
     answer = server.post("restore", wav(samples), quantize_bits=4, subtype=subtype)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "audio/wav")
@@ -35,20 +35,20 @@ def test_a_sound_is_restored_as_python_does(server, subtype, channels):
     np.testing.assert_array_equal(np.atleast_2d(samples_of(answer.content)), expected)
 
 
-def test_a_law_and_a_mix(server):
+def test_restore_takes_a_law_and_a_mix(server):
     answer = server.post("restore", wav(tone()), quantize_law="mulaw", mix=0.5, method="cp", iterations=7)
     restorer = pdrn.Restorer(iterations=7, mix=0.5)
     expected = restorer.restore(MuLaw().quantize(tone()), RATE, law="mulaw")
     np.testing.assert_allclose(samples_of(answer.content), expected, atol=1e-7)
 
 
-def test_a_sound_as_it_is(server):
+def test_restore_detects_the_quantizer(server):
     quantized = quantized_to(5, tone())
     answer = server.post("restore", wav(quantized, "PCM_16"))
     np.testing.assert_allclose(samples_of(answer.content), pdrn.restore(quantized, RATE), atol=1e-7)
 
 
-def test_a_network_restores_and_shows_its_layers(server, network):
+def test_network_restores_and_shows_its_layers(server, network):
     assert server.post("restore", wav(tone()), quantize_bits=5, method="tiny").status_code == 200
     message, parts = framed(server.post("explore", wav(tone()), quantize_bits=5, method="tiny").content)
     restored = pdrn.Restorer(str(network), method="network").restore(quantized_to(5, tone()), RATE, bits=5)
@@ -63,7 +63,7 @@ def test_a_network_restores_and_shows_its_layers(server, network):
     np.testing.assert_allclose(floats(parts["estimates"], 3)[-1], on_one_grid, atol=1e-5)
 
 
-def test_everything_there_is_to_see(server):
+def test_explore_returns_signals_and_figures(server):
     message, parts = framed(server.post("explore", wav(tone()), quantize_bits=4).content)
     signals = {name: floats(part) for name, part in parts.items() if not name.endswith(".wav")}
     quantized = quantized_to(4, tone())
@@ -80,14 +80,14 @@ def test_everything_there_is_to_see(server):
     assert facts["times_real_time"] > 0
 
 
-def test_without_an_original_there_are_no_figures_of_it(server):
+def test_explore_without_original_has_no_figures(server):
     message, parts = framed(server.post("explore", wav(quantized_to(5, tone()), "PCM_16")).content)
     assert "original" not in parts
     assert message["result"]["figures"] is None
     assert message["result"]["levels"].startswith("5 bits")
 
 
-def test_iterations_lead_to_the_result(server):
+def test_last_iteration_is_the_result(server):
     _, parts = framed(server.post("explore", wav(tone()), quantize_bits=4, method="cp", iterations=9).content)
     cells = parts["lower"] + parts["upper"]
     asked = {"sample_rate_hz": RATE, "method": "cp", "iterations": 9, "step": 1 / 8}
@@ -120,7 +120,7 @@ def test_iterations_lead_to_the_result(server):
         ("layers", np.float32([1, 0]).tobytes(), {"sample_rate_hz": RATE}, "."),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_with_a_sentence(server, path, body, settings, sentence):
+def test_refuses_with_a_sentence(server, path, body, settings, sentence):
     answer = server.post(path, body, **settings)
     assert answer.status_code == 422
     assert sentence in answer.json()["detail"]
@@ -128,7 +128,7 @@ def test_what_cannot_be_is_refused_with_a_sentence(server, path, body, settings,
     assert answer.json()["detail"].endswith(".")
 
 
-def test_nothing_is_left(server):
+def test_no_files_are_left(server):
     server.post("restore", wav(tone()), quantize_bits=4)
     server.post("restore", b"no sound")
     wait_until(
@@ -137,18 +137,18 @@ def test_nothing_is_left(server):
     assert [path.stat().st_mode & 0o777 for path in server.folder.iterdir()] == [0o700]
 
 
-def test_what_is_too_large_is_refused_before_it_is_read(small):
+def test_refuses_declared_size_before_reading(small):
     answer = small.post("restore", bytes((1 << 20) + 1))
     assert answer.status_code == 413
     assert answer.json()["detail"] == "The file is larger than 1 MB; send a shorter stretch of it."
 
 
-def test_what_does_not_say_how_large_it_is_is_refused_too(small):
+def test_refuses_undeclared_size_while_reading(small):
     answer = small.post("restore", (bytes(1 << 16) for _ in range(17)))
     assert answer.status_code == 413
 
 
-def test_many_who_claim_gigabytes_are_refused_at_once(small):
+def test_refuses_many_claims_of_gigabytes(small):
     connections = [begun(small, length=8 << 30) for _ in range(30)]
     for connection in connections:
         with closing(connection):
@@ -157,7 +157,7 @@ def test_many_who_claim_gigabytes_are_refused_at_once(small):
     assert small.files() == []
 
 
-def test_an_hour_of_silence_in_a_small_file_is_refused(small):
+def test_refuses_an_hour_of_silence_in_a_small_file(small):
     stream = io.BytesIO()
     soundfile.write(stream, np.zeros(3600 * 8000, np.int16), 8000, format="FLAC", subtype="PCM_16")
     assert len(stream.getvalue()) < 1 << 18
@@ -166,20 +166,20 @@ def test_an_hour_of_silence_in_a_small_file_is_refused(small):
     assert answer.json()["detail"] == "The sound is longer than 2 s; send a stretch of it."
 
 
-def test_what_is_too_long_is_refused(small):
+def test_refuses_long_sound(small):
     answer = small.post("explore", wav(np.zeros(2 * 16000 + 1), "PCM_16"))
     assert answer.status_code == 413
     assert answer.json()["detail"] == "The sound is longer than 2 s; send a stretch of it."
 
 
-def test_a_form_is_refused_with_the_way_to_send_a_sound(small):
+def test_refuses_forms(small):
     answer = requests.post(f"{small.url}/api/restore", files={"file": wav(tone())}, timeout=60)
     assert answer.status_code == 415
     assert "--data-binary" in answer.json()["detail"]
     assert small.files() == []
 
 
-def test_an_upload_that_does_not_end_is_ended(small):
+def test_refuses_endless_uploads(small):
     with closing(begun(small)) as connection:
         connection.settimeout(10)
         assert connection.recv(1000).startswith(b"HTTP/1.1 408")

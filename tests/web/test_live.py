@@ -1,4 +1,4 @@
-"""A microphone hears what a stream in Python would return."""
+"""Live sessions return what a stream in Python returns."""
 
 import json
 
@@ -18,7 +18,7 @@ def socket(server):
         yield each
 
 
-def test_chunks_come_back_restored(socket):
+def test_live_equals_python_stream(socket):
     socket.send(json.dumps({"sample_rate_hz": RATE, "quantize_bits": 4}))
     stream = pdrn.Restorer().stream(RATE, bits=4)
     assert json.loads(socket.recv())["latency_samples"] == stream.latency_samples
@@ -47,7 +47,7 @@ def test_chunks_come_back_restored(socket):
         (json.dumps({"sample_rate_hz": RATE, "quantize_bits": 4}), b"\0\0\xc0\x7f", "NaN or infinite"),
     ],
 )
-def test_what_is_not_understood_is_said(socket, first, chunk, sentence):
+def test_refuses_bad_messages(socket, first, chunk, sentence):
     socket.send(first)
     message = json.loads(socket.recv())
     if chunk is not None:
@@ -59,7 +59,7 @@ def test_what_is_not_understood_is_said(socket, first, chunk, sentence):
         socket.recv()
 
 
-def test_only_so_many_at_once(server):
+def test_refuses_sessions_beyond_the_limit(server):
     address = server.url.replace("http", "ws") + "/api/live"
     settings = json.dumps({"sample_rate_hz": RATE, "quantize_bits": 4})
     with connect(address) as one, connect(address) as two:

@@ -1,4 +1,4 @@
-"""The page in a real browser: what people do with it, by mouse and by keys, on a desk and on a phone."""
+"""The page in a real browser: by mouse, keys and touch, on a desktop and on a phone."""
 
 import io
 import re
@@ -58,7 +58,7 @@ def shared_page(open_page, server):
 
 @pytest.fixture
 def page(shared_page, problems):
-    """The page with a sound in it, which at the end had nothing to complain about."""
+    """The page with a sound; at the end it must have reported no problems."""
     take(shared_page, SOUND)
     expect_done(shared_page)
     yield shared_page
@@ -104,8 +104,8 @@ def test_upload_restore_switch_and_download(page, tmp_path):
         np.testing.assert_array_equal(samples_of((tmp_path / name).read_bytes()), expected(subtype))
 
 
-def test_switching_leaves_no_gap_and_no_step(page):
-    """What is let through, rendered offline by the page's own player: one signal fades into the other."""
+def test_switching_signals_has_no_gap_and_no_step(page):
+    """Rendered offline by the page's own player: one signal fades into the other."""
     heard = page.evaluate(
         """async () => {
             const { Player } = await import("./player.js");
@@ -129,7 +129,7 @@ def test_switching_leaves_no_gap_and_no_step(page):
     assert np.abs(np.diff(samples[1000:])).max() < 0.01
 
 
-def test_settings_restore_anew(page):
+def test_changed_settings_restore_again(page):
     page.locator("label", has_text="µ-law").click()
     expect(page.locator("#figures")).to_contain_text("mu-law")
     page.locator("label", has_text="As it is").click()
@@ -148,7 +148,7 @@ def test_settings_restore_anew(page):
     page.locator("#bits").fill("4")
 
 
-def test_what_fails_leaves_name_and_sound_of_what_is_shown(page):
+def test_failed_upload_keeps_the_shown_sound(page):
     take(page, b"no sound at all", "broken.wav")
     expect(page.locator("#message")).to_contain_text("is no WAV")
     expect(page.locator("#source-name")).to_have_text("tone.wav")
@@ -158,7 +158,7 @@ def test_what_fails_leaves_name_and_sound_of_what_is_shown(page):
     expect_done(page)
 
 
-def test_levels_that_cannot_be_told_can_be_said_after_all(page):
+def test_undetected_levels_can_be_chosen(page):
     page.locator("input[value=as-is]").check(force=True)
     expect(page.locator("#status.bad #message")).to_contain_text(
         "The levels of this sound cannot be detected"
@@ -173,7 +173,7 @@ def test_levels_that_cannot_be_told_can_be_said_after_all(page):
     expect_done(page, "noise.wav")
 
 
-def test_what_a_browser_cannot_play_is_said(page):
+def test_unplayable_rate_is_reported(page):
     content = io.BytesIO()
     soundfile.write(content, tone(1.0), 2000, "FLOAT", format="WAV")
     take(page, content.getvalue(), "slow.wav")
@@ -182,7 +182,7 @@ def test_what_a_browser_cannot_play_is_said(page):
     expect(page.locator("#status.bad #message")).to_contain_text("do not play 1 channels at 2000 Hz")
 
 
-def test_letters_do_nothing_where_keys_are_switched_off(page):
+def test_keys_can_be_switched_off(page):
     ear(page, "restored").click()
     page.locator("#keys").uncheck()
     page.keyboard.press("1")
@@ -192,7 +192,7 @@ def test_letters_do_nothing_where_keys_are_switched_off(page):
     expect(ear(page, "original")).to_have_attribute("aria-pressed", "true")
 
 
-def test_the_page_by_keys_alone(page):
+def test_page_works_by_keys_alone(page):
     page.locator("#bits").focus()
     page.keyboard.press("1")
     expect(ear(page, "original")).to_have_attribute("aria-pressed", "true")
@@ -225,7 +225,7 @@ def test_the_page_by_keys_alone(page):
     page.keyboard.press("ArrowLeft")
 
 
-def test_the_picture_moves_by_pointer_and_loops_over_what_is_selected(page):
+def test_pointer_zooms_and_selects_a_loop(page):
     page.click("#show-all")
     shown = page.locator("#spectrogram-range")
     expect(shown).to_have_text("0.00 to 1.00 s, 0 to 8.0 kHz")
@@ -247,7 +247,7 @@ def test_the_picture_moves_by_pointer_and_loops_over_what_is_selected(page):
     page.click("#loop")
 
 
-def test_the_blind_test_keeps_a_score(page):
+def test_blind_test_keeps_a_score(page):
     page.click("#loop")
     page.click("[data-abx=x]")
     expect(page.locator("#play")).to_have_attribute("aria-label", "Pause")
@@ -258,7 +258,7 @@ def test_the_blind_test_keeps_a_score(page):
     page.click("#loop")
 
 
-def test_the_microphone_recorded_and_live(page):
+def test_microphone_records_and_plays_live(page):
     page.click("#record")
     expect(page.locator("#record")).to_have_text(re.compile(r"Stop, [1-9.]"))
     page.click("#record")
@@ -277,7 +277,7 @@ def test_the_microphone_recorded_and_live(page):
     page.locator("#bits").fill("4")
 
 
-def test_what_is_no_sound_is_said(page):
+def test_bad_files_are_reported(page):
     for content, sentence in ((b"no sound", "is no WAV"), (b"", "is empty"), (SOUND[:3000], "This file")):
         take(page, content, HOSTILE)
         expect(page.locator("#status.bad #message")).to_contain_text(sentence)
@@ -289,7 +289,7 @@ def test_what_is_no_sound_is_said(page):
     assert page.title().startswith("pdrn")
 
 
-def test_a_phone_has_room_for_all_of_it(page):
+def test_page_fits_a_phone(page):
     before = page.viewport_size
     page.set_viewport_size({"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth") == 360
@@ -297,7 +297,7 @@ def test_a_phone_has_room_for_all_of_it(page):
         "all => all.map(each => each.getBoundingClientRect().height)"
     )
     assert min(heights) >= 36
-    for picture in ("waveform", "layers"):  # by which a finger can scroll
+    for picture in ("waveform", "layers"):  # a finger on it still scrolls the page
         touch = page.locator(f"#{picture}").evaluate("each => getComputedStyle(each).touchAction")
         assert touch in ("pan-y", "auto")
     ear(page, "quantized").tap()
@@ -305,7 +305,7 @@ def test_a_phone_has_room_for_all_of_it(page):
     page.set_viewport_size(before)
 
 
-def test_too_long_and_then_a_server_that_stops_midway(open_page, problems, tmp_path):
+def test_long_sound_and_killed_server_are_reported(open_page, problems, tmp_path):
     with serving(tmp_path, "--max-seconds", "20") as server:
         page = open_page(server.url)
         take(page, wav(np.zeros(21 * RATE), "PCM_16"))

@@ -21,6 +21,7 @@ from functools import lru_cache, partial
 from importlib.metadata import version
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 from pdrn.audio.detection import QuantizerOptions
 from pdrn.audio.files import FORMAT_OF_SUFFIX, SUFFIXES, RawFormat, format_of
@@ -43,7 +44,7 @@ from pdrn.storage import (
     storage_errors,
     temporary_folder,
 )
-from pdrn.workers import ATTEMPTS, connect_ray, run_jobs
+from pdrn.workers import KILLED, run_jobs
 
 # The plan ---------------------------------------------------------------------------------------------------
 
@@ -84,10 +85,8 @@ def plan(
             raise UsageError(f"{output} is the output's name; leave --filename out, or name a folder")
         exists = found[0][0].exists()  # if not, reading it fails, and says so
         return [Job(str(found[0][0]), _writable(output, subtype) if exists else output)]
-    is_file = output is not None and (
-        os.path.isfile(output) or Path(output).suffix.lower() in FORMAT_OF_SUFFIX
-    )
-    if output is not None and is_file and not os.path.isdir(output):
+    has_format = Path(output or "").suffix.lower() in FORMAT_OF_SUFFIX
+    if output and not os.path.isdir(output) and (has_format or os.path.isfile(output)):
         raise UsageError(f"{output} is a file; name a folder for several outputs")
     targets = {}
     for path, place in found:
@@ -201,9 +200,8 @@ class Manifest:
 
     def note(self, source: str, target: str, proof: Proof) -> None:
         """Note that an output is done."""
-        checksums = {"source": proof.source, "options": proof.options, "target": proof.target}
-        row = {"input": source, "output": self._relative(target)}
-        self._append(_line(row | {name: content.hex() for name, content in checksums.items()}))
+        checksums = {name: checksum.hex() for name, checksum in asdict(proof).items()}
+        self._append(_line({"input": source, "output": self._relative(target)} | checksums))
         if time.monotonic() - self._synced > SYNC_SECONDS:
             self.sync()
 
@@ -349,12 +347,12 @@ def restore_one(job: Job, settings: Settings, progress: Progress | None = None) 
         return _restore_or_skip(job, settings, progress)
     except (PdrnError, MemoryError) as error:
         reason = str(error) or "memory is short; try fewer jobs"
-        told = reason if job.source in reason else f"{job.source}: {reason}"
+        message = reason if job.source in reason else f"{job.source}: {reason}"
         cause = system_error(error)
-        return Outcome(job, error=told, transient=cause is not None and cause.errno in _TRANSIENT)
+        return Outcome(job, error=message, transient=cause is not None and cause.errno in _TRANSIENT)
     except Exception as error:
-        told = f"{job.source}: this is a bug of pdrn ({type(error).__name__}); please report its traceback"
-        return Outcome(job, error=told, traceback=traceback.format_exc())
+        message = f"{job.source}: this is a bug of pdrn ({type(error).__name__}); please report its traceback"
+        return Outcome(job, error=message, traceback=traceback.format_exc())
 
 
 def _restore_or_skip(job: Job, settings: Settings, progress: Progress | None) -> Outcome:
@@ -418,27 +416,20 @@ _MANY = 20
 """After more files than this, failures have scrolled away and are listed again."""
 
 
-@dataclass(frozen=True)
-class Engine:
-    """The workers: processes of this machine, or tasks of a Ray cluster."""
-
-    jobs: int | None = None
-    """Number of files at a time; default: 1, on a cluster one per CPU."""
-    ray: bool = False
-    address: str | None = None
-    """Address of the cluster; default: start one for this command."""
-
-
 def restore_all(
     jobs: Sequence[Job],
     settings: Settings,
-    engine: Engine,
+    workers: int,
+    ray: Any = None,
     manifest: str | None = None,
     *,
     json: bool = False,
     quiet: bool = False,
 ) -> bool:
-    """Restore all files, print the outcome of each, and return whether none failed."""
+    """Restore all files, print the outcome of each, and return whether none failed.
+
+    The workers are processes of this machine, or tasks of the cluster that Ray is connected to.
+    """
     counts: dict[str, int] = {}
     failed = []
     show = not quiet and sys.stderr.isatty()
@@ -450,7 +441,7 @@ def restore_all(
                 print(f"pdrn: {manifest}: {notes.unreadable} unreadable lines are ignored", file=sys.stderr)
             settings = replace(settings, fingerprint=settings.options_sha256())
             todo = (replace(job, proof=notes.pop(job.target)) for job in jobs)
-        for outcome in stack.enter_context(closing(_outcomes(todo, len(jobs), settings, engine, show))):
+        for outcome in stack.enter_context(closing(_outcomes(todo, settings, workers, ray, show))):
             if notes and outcome.proof:
                 notes.note(outcome.job.source, outcome.job.target, outcome.proof)
             counts[outcome.status] = counts.get(outcome.status, 0) + 1
@@ -478,34 +469,26 @@ def _print_json(outcome: Outcome) -> None:
 
 
 def _outcomes(
-    jobs: Iterator[Job], count: int, settings: Settings, engine: Engine, show: bool
+    jobs: Iterator[Job], settings: Settings, workers: int, ray: Any, show: bool
 ) -> Generator[Outcome, None, None]:
-    workers = min(engine.jobs or 1, count)
-    if workers == 1 and not engine.ray:
+    if workers == 1 and ray is None:
         for job in jobs:
             with _progress(job.source) if show else nullcontext() as progress:
-                outcome = restore_one(job, settings, progress)
-            yield outcome
+                done = restore_one(job, settings, progress)
+            yield done
         return
-    work, killed = partial(restore_one, settings=settings), "its process was killed"
-    with ExitStack() as stack:
-        if engine.ray:
-            cpus = settings.restorer.threads
-            ray = stack.enter_context(connect_ray(engine.address, cpus * workers))
-            if engine.address is not None and engine.jobs is None:
-                workers = min(max(1, int(ray.cluster_resources().get("CPU", 1)) // cpus), count)
-            check = partial(_has_options, settings, settings.options_sha256())
-            results = run_jobs(work, jobs, workers, ray=ray, cpus=cpus, check=check, retry=_retry)
-            killed = f"{ATTEMPTS} workers died of it"
-        else:
-            results = run_jobs(work, jobs, workers)
-        for job, result in stack.enter_context(closing(results)):
-            error = f"{job.source}: {killed}; is memory short? try fewer jobs"
-            yield result or Outcome(job, error=error)
-
-
-def _has_options(settings: Settings, checksum: bytes) -> bool:
-    return settings.options_sha256() == checksum
+    results = run_jobs(
+        partial(restore_one, settings=settings),
+        jobs,
+        workers,
+        ray=ray,
+        cpus=settings.restorer.threads,
+        fingerprint=settings.options_sha256,
+        retry=_retry if ray else None,
+    )
+    with closing(results):
+        for job, outcome in results:
+            yield outcome or Outcome(job, error=f"{job.source}: {KILLED}")
 
 
 def _retry(job: Job, outcome: Outcome | None) -> Job | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -64,14 +64,12 @@ CorpusFolder = Annotated[Path, typer.Option(help="Folder of sound, split by its 
 CorpusFolders = Annotated[
     list[Path],
     typer.Option(
-        help="Folder of sound, split by its folders train, dev, test. Several are joined.",
-        metavar="DIR",
+        help="Folder of sound, split by its folders train, dev, test. Several are joined.", metavar="DIR"
     ),
 ]
 RunsFolder = Annotated[Path, typer.Option(help="Folder of run folders.")]
 CorpusRate = Annotated[int, typer.Option(min=0, help="Resample the corpus to this rate in Hz (0: keep).")]
 Metrics = Annotated[str, typer.Option(help="Perceptual metrics, comma-separated: pesq, stoi (slow).")]
-Files = Annotated[list[Path], typer.Argument(help="Sound files.", metavar="FILE")]
 
 
 @contextmanager
@@ -81,6 +79,14 @@ def usage_errors() -> Iterator[None]:
         yield
     except InputError as error:
         raise UsageError(str(error)) from error
+
+
+def refuse_given(context: typer.Context, options: Iterable[str], reason: str) -> None:
+    """Refuse options that the command line contains, whatever their values are."""
+    for option in options:
+        source = context.get_parameter_source(option.replace("-", "_"))
+        if source is not None and source.name == "COMMANDLINE":
+            raise UsageError(f"--{option} {reason}")
 
 
 Number = TypeVar("Number", int, float)

@@ -1,8 +1,7 @@
-"""The progress of training: a bar on a terminal, a line per epoch elsewhere, and TensorBoard."""
+"""Callbacks that show training: a bar on a terminal or a line per epoch, and TensorBoard."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from threading import Event, Thread
@@ -22,18 +21,18 @@ POLL_SECONDS = 1.0
 class Display(Callback):
     """Shows the epoch, errors, speed and remaining time on standard error.
 
-    Where several share a terminal, each has a name that begins its lines.
+    If several share a terminal, a name begins the lines of each.
     """
 
     def __init__(self, progress: Progress, title: str = "", name: str = "") -> None:
         self.progress, self.title, self.prefix = progress, title or name, f"{name}  " if name else ""
         self.task = progress.add_task("", total=None, figures="", visible=False)
-        self.started = (0.0, 0)
 
     def on_start(self, run: Run, record: Record, first_epoch: int) -> None:
         steps = record.steps_per_epoch
         self.epochs, done = -(-record.total_steps // steps), (first_epoch - 1) * steps
-        self.started = (time.monotonic(), done)
+        spent = [entry["training_seconds"] for entry in run.log() if entry["epoch"] < first_epoch]
+        self.started = max(spent, default=0.0), done
         resumed = f", resumed after epoch {first_epoch - 1}" if first_epoch > 1 else ""
         short = record.files_too_short
         self.progress.console.print(
@@ -54,14 +53,6 @@ class Display(Callback):
     def on_step(self, step: int) -> None:
         self.progress.update(self.task, completed=step)
 
-    def started_before(self, seconds: float) -> None:
-        """Set the start of training to this time ago, for the remaining time."""
-        self.started = (time.monotonic() - seconds, self.started[1])
-
-    def hide(self) -> None:
-        """Remove the bar."""
-        self.progress.update(self.task, visible=False)
-
     def on_epoch(self, entry: Entry) -> None:
         figures = (
             f"{self.prefix}epoch {entry['epoch']}/{self.epochs}  train {1e4 * entry['train_mse']:.3f}e-4  "
@@ -72,7 +63,7 @@ class Display(Callback):
         if not self.progress.console.is_terminal:
             begin, first = self.started
             total = self.progress.tasks[self.task].total or 0
-            left = (time.monotonic() - begin) / (entry["step"] - first) * (total - entry["step"])
+            left = (entry["training_seconds"] - begin) / (entry["step"] - first) * (total - entry["step"])
             self.progress.console.print(f"{figures}  {clock(left)} left", soft_wrap=True)
 
 
@@ -109,7 +100,7 @@ def display(title: str = "") -> Iterator[Display]:
 
 @contextmanager
 def display_runs(runs: Mapping[str, Run]) -> Iterator[Console]:
-    """Show the progress of runs that other processes train, by their logs; yield the console to print on."""
+    """Show runs that other processes train, by polling their logs; yield the console to print on."""
     if not runs:
         yield Console(stderr=True, highlight=False)
         return
@@ -148,21 +139,19 @@ class _LogReader:
             return
         self.log_bytes = self.run.log_bytes
         with suppress(PdrnError):  # the log is being written, or damaged, which training reports
-            record, log = self.run.record(), self.run.log()
-            new = [entry for entry in log if entry["epoch"] > self.epoch]
+            record = self.run.record()
+            new = [entry for entry in self.run.log() if entry["epoch"] > self.epoch]
             if record is None or not new:
                 return
             if not self.has_started:
                 self.display.on_start(self.run, record, self.epoch + 1)
-                before = log[-len(new) - 1]["training_seconds"] if len(log) > len(new) else 0.0
-                self.display.started_before(new[-1]["training_seconds"] - before)
                 self.has_started = True
             for entry in new:
                 self.display.on_step(entry["step"])
                 self.display.on_epoch(entry)
                 self.epoch = entry["epoch"]
             if new[-1]["step"] == record.total_steps:
-                self.display.hide()
+                self.display.progress.update(self.display.task, visible=False)
 
 
 def _progress() -> Progress:

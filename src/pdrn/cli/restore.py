@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from functools import partial
 from typing import Annotated, Literal
 
@@ -18,6 +19,7 @@ from pdrn.cli.options import (
     Overwrite,
     Subtype,
     WorkerOption,
+    refuse_given,
     usage_errors,
 )
 from pdrn.errors import UsageError
@@ -49,14 +51,12 @@ def restore(
         ),
     ] = None,
     bits: Annotated[
-        int | None,
-        typer.Option(min=1, max=24, help="Bit depth: the step is 2/2^N; default: detected."),
+        int | None, typer.Option(min=1, max=24, help="Bit depth: the step is 2/2^N; default: detected.")
     ] = None,
     method: Annotated[
         Method,
         typer.Option(
-            help="A network, Chambolle-Pock (cp), their mean (both); auto is both where a network fits, "
-            "else cp."
+            help="A network, Chambolle-Pock (cp), their mean (both); auto is both if a network fits, else cp."
         ),
     ] = "auto",
     model: Annotated[
@@ -69,14 +69,11 @@ def restore(
     iterations: Annotated[
         int | None,
         typer.Option(
-            min=1,
-            max=10000,
-            help="Iterations of Chambolle-Pock, alone or in the mean; default: tuned.",
+            min=1, max=10000, help="Iterations of Chambolle-Pock, alone or in the mean; default: tuned."
         ),
     ] = None,
     mix: Annotated[
-        float,
-        typer.Option(min=0.0, max=1.0, help="From 0, the centres of the cells, to 1, the restoration."),
+        float, typer.Option(min=0.0, max=1.0, help="From 0, the centres of the cells, to 1, the restoration.")
     ] = 1.0,
     subtype: Annotated[
         Subtype | None, typer.Option(help="Type of output samples; default: deeper than the input.")
@@ -85,32 +82,23 @@ def restore(
     verify: Annotated[
         bool, typer.Option("--verify", help="Read the output back and prove every sample in its cell.")
     ] = False,
-    step: Annotated[
-        float | None,
-        LevelOption(help="Distance of two levels, instead of --bits."),
-    ] = None,
+    step: Annotated[float | None, LevelOption(help="Distance of two levels, instead of --bits.")] = None,
     law: Annotated[Law | None, LevelOption(help="Law of G.711, instead of --bits.")] = None,
     clip_at: Annotated[
         float | None,
-        LevelOption(
-            help="Magnitude at which samples are clipped (full scale is 1); default: nowhere.",
-        ),
+        LevelOption(help="Magnitude at which samples are clipped (full scale is 1); default: nowhere."),
     ] = None,
     converter: Annotated[
         Literal["rounds", "truncates"],
-        LevelOption(
-            help="Whether samples were rounded to the nearest level or truncated to the one below.",
-        ),
+        LevelOption(help="Whether samples were rounded to the nearest level or truncated to the one below."),
     ] = "rounds",
     gaps: Annotated[
-        bool,
-        LevelOption("--gaps", help="Fill in missing samples, NaN in files of floats."),
+        bool, LevelOption("--gaps", help="Fill in missing samples, NaN in files of floats.")
     ] = False,
     recursive: Annotated[bool, BatchOption("--recursive", help="Search folders in folders.")] = False,
     filename: Annotated[str, BatchOption(help="Names of the outputs.")] = TEMPLATE,
     skip_existing: Annotated[
-        bool,
-        BatchOption("--skip-existing", help="Skip inputs whose output exists."),
+        bool, BatchOption("--skip-existing", help="Skip inputs whose output exists.")
     ] = False,
     manifest: Annotated[
         str | None,
@@ -124,19 +112,14 @@ def restore(
     jobs: Annotated[
         int | None,
         WorkerOption(
-            min=1,
-            help="Files at a time, each in its own process; default: 1, on a cluster one per CPU.",
+            min=1, help="Files at a time, each in its own process; default: 1, on a cluster one per CPU."
         ),
     ] = None,
     threads: Annotated[int, WorkerOption(min=1, help="Threads per file.")] = 1,
     engine: EngineOption = "local",
     address: Address = None,
     raw: Annotated[
-        bool,
-        RawOption(
-            "--raw",
-            help="INPUT and a second argument, OUTPUT, carry samples without a header.",
-        ),
+        bool, RawOption("--raw", help="INPUT and a second argument, OUTPUT, carry samples without a header.")
     ] = False,
     rate: Annotated[int | None, RawOption(min=1, help="Sample rate in Hz.")] = None,
     channels: Annotated[int, RawOption(min=1, help="Interleaved channels.")] = 1,
@@ -148,16 +131,14 @@ def restore(
     The quantizer is detected, or described by --bits, --step, --law and --clip-at. Exit codes: 1 if a file
     failed (the others are restored), 2 if the command was wrong, 130 if it was interrupted.
     """
-
-    def given(option: str) -> bool:
-        source = context.get_parameter_source(option.replace("-", "_"))
-        return source is not None and source.name == "COMMANDLINE"
-
-    for option in filter(given, ONLY_FILES if raw else ONLY_RAW):
-        advice = "is for files; leave it or --raw out" if raw else "is for raw samples; add --raw"
-        raise UsageError(f"--{option} {advice}")
-    if address is not None and engine != "ray":
-        raise UsageError("--address is of a Ray cluster; add --engine ray")
+    if raw:
+        refuse_given(context, ONLY_FILES, "is for files; leave it or --raw out")
+    else:
+        refuse_given(context, ONLY_RAW, "is for raw samples; add --raw")
+    if engine != "ray":
+        refuse_given(context, ["address"], "is for a Ray cluster; add --engine ray")
+    if skip_existing:
+        refuse_given(context, ["overwrite"], "contradicts --skip-existing; leave one out")
     from pdrn.audio.detection import QuantizerOptions
     from pdrn.restoration.restorer import Restorer
 
@@ -172,7 +153,7 @@ def restore(
         from pdrn.restoration.restorer import fit_output
 
         if rate is None:
-            raise UsageError("raw samples do not tell their rate; pass --rate")
+            raise UsageError("raw samples have no header with a sample rate; pass --rate")
         if output_encoding in ("mulaw", "alaw"):
             raise UsageError("G.711 is too coarse to stay in the cells; choose another --output-encoding")
         if len(inputs) > 2:
@@ -188,20 +169,22 @@ def restore(
         source, target = inputs if len(inputs) == 2 else (inputs[0], "-")
         restore_raw(stream, source, read_as, target, write_as, overwrite)
         return
-    from pdrn.cli.batch import Engine, Settings, plan, restore_all
+    from pdrn.cli.batch import Settings, plan, restore_all
+    from pdrn.workers import connect_ray
 
-    if overwrite and skip_existing:
-        raise UsageError("--overwrite and --skip-existing contradict each other; leave one out")
     # Restored peaks of clipped sound rise beyond full scale, which not every format can hold.
     planned = plan(inputs, output, filename, recursive, subtype or ("FLOAT" if clip_at is not None else None))
     if json and any(job.target == "-" for job in planned):
         raise UsageError("standard output carries the sound; leave --json out, or name a file")
     if any("-" in (job.source, job.target) for job in planned):
-        for option in filter(given, NOT_PIPES):
-            raise UsageError(f"--{option} is for files, and not for pipes; leave it out")
+        refuse_given(context, NOT_PIPES, "is for files, and not for pipes; leave it out")
     settings = Settings(restorer, options, subtype, overwrite, skip_existing, verify, gaps)
-    workers = Engine(jobs, engine == "ray", address)
-    if not restore_all(planned, settings, workers, manifest, json=json, quiet=quiet):
+    workers = min(jobs or 1, len(planned))
+    with connect_ray(address, threads * workers) if engine == "ray" else nullcontext() as ray:
+        if ray is not None and address is not None and jobs is None:
+            workers = min(max(1, int(ray.cluster_resources().get("CPU", 1)) // threads), len(planned))
+        succeeded = restore_all(planned, settings, workers, ray, manifest, json=json, quiet=quiet)
+    if not succeeded:
         raise typer.Exit(1)
 
 

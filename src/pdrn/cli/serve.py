@@ -27,7 +27,7 @@ def serve(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A host name of this server, beside localhost.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Requests served at once, each by a process.")] = 2,
+    jobs: Annotated[int, typer.Option(min=1, help="Requests served at a time, each by its own process.")] = 2,
     waiting: Annotated[int, typer.Option(min=0, help="Requests that may wait; more are refused.")] = 16,
     max_megabytes: Annotated[int, typer.Option(min=1, help="Size limit of an upload.")] = 64,
     max_seconds: Annotated[float, typer.Option(min=1, help="Length limit of a sound.")] = 300,

@@ -19,7 +19,6 @@ from pdrn.cli.options import (
     CorpusFolder,
     CorpusFolders,
     CorpusRate,
-    EngineName,
     EngineOption,
     Json,
     Metrics,
@@ -28,12 +27,13 @@ from pdrn.cli.options import (
     names,
     numbers,
     print_table,
+    refuse_given,
     require,
     scanned,
     scanned_at,
 )
 from pdrn.errors import InputError, LockedError, PdrnError, UsageError, printable
-from pdrn.workers import ATTEMPTS, connect_ray, interrupts_blocked, run_jobs
+from pdrn.workers import KILLED, connect_ray, interrupts_blocked, run_jobs
 
 if TYPE_CHECKING:
     from pdrn.audio.corpus import Corpus
@@ -157,8 +157,7 @@ def search(
     ] = None,
     out: RunsFolder = Path("runs"),
     storage: Annotated[
-        str,
-        typer.Option(help="Optuna's database; default: a file among the runs.", metavar="URL"),
+        str, typer.Option(help="Optuna's database; default: a file among the runs.", metavar="URL")
     ] = "",
     threads: Threads = 0,
 ) -> None:
@@ -198,6 +197,7 @@ For example:
 
 
 def reproduce(
+    context: typer.Context,
     what: Annotated[Literal["table1", "table2", "figures", "all"], typer.Argument(help="Tables or figures.")],
     corpus: CorpusFolder,
     recipe: Annotated[Literal["paper", "modern"], typer.Option(help="Settings of training.")] = "paper",
@@ -219,19 +219,15 @@ def reproduce(
     sample_rate: CorpusRate = 0,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     metrics: Metrics = "",
-    jobs: Annotated[
-        int,
-        WorkerOption(min=1, help="Networks trained at a time, on this machine."),
-    ] = 1,
+    jobs: Annotated[int, WorkerOption(min=1, help="Networks trained at a time, on this machine.")] = 1,
     engine: EngineOption = "local",
     address: Address = None,
     cpus_per_network: Annotated[
-        float | None,
+        float,
         WorkerOption(
-            help="CPUs that Ray reserves for each network, and its threads; below 1, several share a CPU; "
-            "default: 1.",
+            help="CPUs that Ray reserves for each network, and its threads; below 1, several share a CPU."
         ),
-    ] = None,
+    ] = 1.0,
     out: RunsFolder = Path("runs"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and its cost only.")] = False,
 ) -> None:
@@ -239,12 +235,15 @@ def reproduce(
 
     Finished runs are reused.
     """
-    _check_engine(engine, address, cpus_per_network, jobs)
-    if dry_run and engine == "ray":
-        raise UsageError("the plan is one for this machine; leave --engine out, or --dry-run")
+    if engine == "ray":
+        refuse_given(context, ["jobs", "dry-run"], "is for this machine; leave it or --engine out")
+    else:
+        refuse_given(context, ["address", "cpus-per-network"], "is for a Ray cluster; add --engine ray")
+    if what not in ("table2", "all"):
+        refuse_given(context, ["metrics"], f"is for table2, not for {what}; leave it out")
+    if not 0 < cpus_per_network < float("inf"):
+        raise UsageError("--cpus-per-network is a number above 0")
     perceptual = names(metrics)
-    if perceptual and what not in ("table2", "all"):
-        raise UsageError(f"--metrics is for table2, which {what} is not a part of; leave it out")
     require("torch", "train")
     require("matplotlib", "report")
     from pdrn.reproduction import report
@@ -268,7 +267,7 @@ def reproduce(
         _print_plan(grid, index, out, jobs)
         return
     with connect_ray(address, os.cpu_count() or 1) if engine == "ray" else nullcontext() as ray:
-        failure = _train_grid(grid, index, out, jobs, ray, cpus_per_network or 1.0)
+        failure = _train_grid(grid, index, out, jobs, ray, cpus_per_network)
     experiment, table = grid.table(index, out)
     if failure and not table:
         raise InputError(failure)
@@ -276,7 +275,6 @@ def reproduce(
         table2 = measure_table_2(out, experiment, table, index, perceptual)
     if what in ("figures", "all"):
         restore_example(out, experiment, table, index)
-    if what in ("figures", "all"):
         print(report.write_report(out, out / "report"))
     else:
         shown = (
@@ -289,19 +287,6 @@ def reproduce(
         raise InputError(f"{failure}; what could be trained is in the tables")
 
 
-def _check_engine(engine: EngineName, address: str | None, cpus_per_network: float | None, jobs: int) -> None:
-    """Refuse options of the other engine."""
-    if engine == "ray":
-        if jobs > 1:
-            raise UsageError("a Ray trains as many networks as it has CPUs for; leave --jobs out")
-        if cpus_per_network is not None and not 0 < cpus_per_network < float("inf"):
-            raise UsageError("--cpus-per-network is a number above 0")
-        return
-    for name, given in {"--address": address, "--cpus-per-network": cpus_per_network}.items():
-        if given is not None:
-            raise UsageError(f"{name} is for a Ray; add --engine ray")
-
-
 _SHARE_OF_PEAK = 0.75
 """Speed of training as a share of matrix products alone, for the estimate of a plan."""
 
@@ -312,8 +297,8 @@ def _print_plan(grid: Grid, corpus: Corpus, out: Path, jobs: int) -> None:
     from pdrn.training.machine import fastest_threads, multiplications_per_second, usable_cores
 
     threads = fastest_threads(jobs)
-    at_once = min(jobs, max(1, usable_cores() // threads))
-    rate = at_once * multiplications_per_second(threads) * _SHARE_OF_PEAK
+    running = min(jobs, max(1, usable_cores() // threads))
+    rate = running * multiplications_per_second(threads) * _SHARE_OF_PEAK
     plan = grid.plan(corpus, out, threads if jobs > 1 else 0)
     total = sum(each.multiplications for each in plan)
     rows = [
@@ -419,7 +404,6 @@ def train_networks(
         with interrupts_blocked():  # it may start threads
             threads = fastest_threads(jobs)
         results = run_jobs(partial(train_network, corpus=corpus, out=out, threads=threads), configs, jobs)
-        killed = "its process was killed; is memory short? try fewer jobs"
     else:
         shared, threads = replace(corpus, folder=corpus.folder.resolve()), max(1, int(cpus))
         results = run_jobs(
@@ -428,13 +412,12 @@ def train_networks(
             len(configs),
             ray=ray,
             cpus=cpus,
-            check=partial(_has_version, code_version()),
+            fingerprint=code_version,
             retry=lambda config, result: config if result is None else None,
         )
-        killed = f"{ATTEMPTS} workers died of it; is memory short?"
     with closing(results):
         for config, outcome in results:
-            yield outcome or Trained(config, error=killed)
+            yield outcome or Trained(config, error=KILLED)
 
 
 _RELEASE_SECONDS = 60.0
@@ -456,12 +439,6 @@ def _train_on_cluster(config: Config, corpus: Corpus, out: Path, threads: int) -
             except LockedError:
                 time.sleep(0.1)
     return train_network(config, corpus, out, threads)
-
-
-def _has_version(version: str) -> bool:
-    from pdrn.training.runs import code_version
-
-    return code_version() == version
 
 
 STUDY_EXAMPLES = """\b

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from pdrn.cli.options import Command, Files, Json, Law, Overwrite, print_table, usage_errors
+from pdrn.cli.options import Command, Json, Law, Overwrite, print_table, usage_errors
 from pdrn.errors import AudioError, PdrnError, StorageError, UsageError, printable
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def quantize(
 ) -> None:
     """Quantize sound, to have something to restore.
 
-    The output holds the levels exactly, in 16 bits or, where these are too few, in 24 or 32.
+    The output holds the levels exactly: in 16 bits, or in 24 or 32 if these are too few.
     """
     if (bits is None) == (law is None):
         raise UsageError("the quantizer is missing: pass either --bits or --law")
@@ -85,7 +85,9 @@ For example:
   pdrn inspect --json *.flac"""
 
 
-def inspect(files: Files, json: Json = False) -> None:
+def inspect(
+    files: Annotated[list[Path], typer.Argument(help="Sound files.", metavar="FILE")], json: Json = False
+) -> None:
     """Describe files, and how their samples were quantized.
 
     The levels are detected at the beginning of each file, the peak in all of it.

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-import os
 import socket
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -34,6 +33,7 @@ from pdrn.web.schemas import (
     Choices,
     ExploreRequest,
     LayersRequest,
+    OfferedMethod,
     Refusal,
     RestoreRequest,
     validation_message,
@@ -52,15 +52,6 @@ class Problem(BaseModel):
     """The body of a refusal: a sentence."""
 
     detail: str
-
-
-class OfferedMethod(BaseModel):
-    """A method: automatic, a network or the solver; for one sample rate, or any."""
-
-    name: str
-    title: str
-    kind: Literal["automatic", "network", "solver"]
-    sample_rate_hz: int | None
 
 
 class Offer(BaseModel):
@@ -122,7 +113,7 @@ def application(pool: WorkerPool, choices: Choices, host_names: Collection[str] 
     def models() -> Offer:
         """Return the methods on offer, and the limits."""
         return Offer(
-            methods=[OfferedMethod.model_validate(each, from_attributes=True) for each in choices.values()],
+            methods=list(choices.values()),
             iterations=ITERATIONS,
             max_iterations=MAX_ITERATIONS,
             upload_bytes=limits.upload_bytes,
@@ -139,8 +130,7 @@ def application(pool: WorkerPool, choices: Choices, host_names: Collection[str] 
         return FileResponse(sample, media_type=WAV)
 
     @app.post(
-        "/api/restore",
-        **_route(WAV, "The restored sound.", "A sound file: WAV, FLAC, AIFF, AU or Ogg."),
+        "/api/restore", **_route(WAV, "The restored sound.", "A sound file: WAV, FLAC, AIFF, AU or Ogg.")
     )
     async def restore(request: Request, options: Annotated[RestoreRequest, Query()]) -> StreamingResponse:
         """Restore a sound, and return it as a WAV file."""
@@ -294,8 +284,9 @@ def listening(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
     try:
         opened = socket.create_server((host, port), family=family)
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else system_reason(error)
-        raise InputError(f"{host} port {port} cannot be used: {reason}; choose another") from error
+        raise InputError(
+            f"{host} port {port} cannot be used: {system_reason(error)}; choose another"
+        ) from error
     with opened:
         everywhere = host in ("0.0.0.0", "::")  # which a browser cannot open
         name = "localhost" if everywhere else f"[{host}]" if ":" in host else host

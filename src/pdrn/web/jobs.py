@@ -321,10 +321,9 @@ class _Answer(StreamingResponse):
 
 
 async def _result(messages: Messages) -> Result:
-    async for message in messages:
-        if isinstance(message, dict):
-            return message
-    raise AssertionError("a job ends with a result or a Refusal")
+    *_, result = [message async for message in messages]
+    assert isinstance(result, dict)
+    return result
 
 
 async def _framed(folder: Path, message: float | Result, messages: Messages) -> AsyncIterator[bytes]:

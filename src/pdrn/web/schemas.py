@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -31,7 +31,7 @@ class Limits:
     waiting: int = 16
     """Requests that wait for a worker."""
     live: int = 2
-    """Live sessions at once."""
+    """Live sessions at a time."""
 
     @property
     def samples(self) -> int:
@@ -64,8 +64,7 @@ AUTOMATIC: MethodName = "auto"
 MAX_ITERATIONS = 500
 
 
-@dataclass(frozen=True)
-class Choice:
+class OfferedMethod(BaseModel):
     """A method, as the page offers it."""
 
     name: str
@@ -73,7 +72,12 @@ class Choice:
     kind: Literal["automatic", "network", "solver"]
     sample_rate_hz: int | None = None
     """The rate that the method requires; None: any."""
-    method: MethodName = AUTOMATIC
+
+
+class Choice(OfferedMethod):
+    """An offered method, with what the server needs to run it."""
+
+    method: MethodName
     model: str | None = None
     """Name or file of the network."""
 
@@ -84,12 +88,15 @@ Choices = dict[str, Choice]
 
 def offer_methods(models: Sequence[Path]) -> Choices:
     """Return the methods on offer: automatic, the bundled models, network files, and the solver."""
-    automatic = Choice(AUTOMATIC, "Automatic", "automatic")
-    solver = Choice("cp", "Chambolle-Pock", "solver", method="cp")
     bundled = [_network(name, name) for name in registry.names()]
     own = [_network(path.stem, str(path)) for path in models]
     found: Choices = {}
-    for choice in (automatic, *bundled, *own, solver):
+    for choice in (
+        Choice(name=AUTOMATIC, title="Automatic", kind="automatic", method=AUTOMATIC),
+        *bundled,
+        *own,
+        Choice(name="cp", title="Chambolle-Pock", kind="solver", method="cp"),
+    ):
         if choice.name in found:
             raise InputError(f"two methods would be called {choice.name}; rename the file")
         found[choice.name] = choice
@@ -98,14 +105,8 @@ def offer_methods(models: Sequence[Path]) -> Choices:
 
 def _network(name: str, model: str) -> Choice:
     rate = registry.read_model(model).provenance.sample_rate_hz
-    return Choice(name, f"Network {name}", "network", rate, "network", model)
-
-
-Iterations = Annotated[
-    int | None,
-    Field(ge=1, le=MAX_ITERATIONS, description="Iterations of Chambolle-Pock; default: tuned."),
-]
-Method = Annotated[str, Field(max_length=100, description="A name from `GET /api/models`.")]
+    title = f"Network {name}"
+    return Choice(name=name, title=title, kind="network", sample_rate_hz=rate, method="network", model=model)
 
 
 class MethodRequest(BaseModel):
@@ -113,8 +114,10 @@ class MethodRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    method: Method = AUTOMATIC
-    iterations: Iterations = None
+    method: str = Field(AUTOMATIC, max_length=100, description="A name from `GET /api/models`.")
+    iterations: int | None = Field(
+        None, ge=1, le=MAX_ITERATIONS, description="Iterations of Chambolle-Pock; default: tuned."
+    )
     mix: float = Field(
         1.0, ge=0, le=1, description="From 0, the centres of the cells, to 1, the restoration."
     )
