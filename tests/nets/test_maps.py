@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tests.nets.plans import CONVOLUTIONAL
 
+from pdrn.convex.operators import norm_on_long_signals
 from pdrn.nets import ConvolutionalMap, DenseMap
 
 
@@ -27,4 +28,4 @@ def test_a_cosine_transform_of_any_size_has_norm_one(coefficients):
 def test_the_convolutional_dictionary_has_unit_filters():
     K, norm = CONVOLUTIONAL.dictionary()
     assert np.allclose(np.linalg.norm(K, axis=1), 1)
-    assert norm == pytest.approx(CONVOLUTIONAL.norm(K))
+    assert norm == pytest.approx(norm_on_long_signals(K, CONVOLUTIONAL.hop))

@@ -137,7 +137,7 @@ def test_views_let_a_network_take_signals_of_any_length(make, memory):
     ],
 )
 def test_the_kernel_is_what_can_be_learned(K, kernel, shapes):
-    plan = Unrolling.of(denoising(K, 1, ()), 1)
+    plan = unroll(denoising(K, 1, ()), 1).architecture
     assert (plan.kernel, plan.kernel_shapes) == (kernel, shapes)
 
 
@@ -248,7 +248,7 @@ assert "torch" not in sys.modules
     ],
 )
 def test_plans_that_make_no_sense_are_refused(change, message):
-    fields = dataclasses.asdict(Unrolling.of(denoising(DCT(8), 1), 2))
+    fields = dataclasses.asdict(unroll(denoising(DCT(8), 1), 2).architecture)
     assert Unrolling(**json.loads(json.dumps(fields))) == Unrolling(**fields)
     with pytest.raises(ValueError, match=message):
         Unrolling(**(fields | change))

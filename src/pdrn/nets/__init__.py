@@ -1,7 +1,7 @@
 """Primal-dual networks: the iterations of Chambolle-Pock, unrolled and learned.
 
-Everything here runs on NumPy arrays without torch, except ``unroll``, which makes a torch module, and
-``pdrn.nets.torch``.
+Networks run on NumPy arrays, without torch. Only ``unroll``, which returns a torch module, and
+``pdrn.nets.torch`` import it.
 """
 
 from pdrn.nets.maps import ConvolutionalMap, DenseMap
@@ -18,3 +18,7 @@ __all__ = [
     "PrimalDual",
     "unroll",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

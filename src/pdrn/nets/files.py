@@ -1,7 +1,8 @@
-"""Networks as files: safetensors with a JSON description, and ONNX. Loading executes nothing.
+"""Networks as files: safetensors with a JSON description, and ONNX. Loading executes no code.
 
 A file holds the architecture, the weights and the provenance of a network: unit, sample rate, data, training,
-seed, version, licence. Names, shapes and types are checked against the architecture before a tensor is read.
+seed, version, licence. Names, shapes and dtypes are checked against the architecture before a tensor is read.
+``encode`` and ``decode`` turn dataclasses into tables and back; configurations use them, too.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import safetensors.numpy
 
 from pdrn.errors import InputError, ModelError, printable
 from pdrn.nets.maps import ConvolutionalMap, DenseMap
-from pdrn.nets.primal_dual import Architecture, Arrays, CellArchitecture, PrimalDual
+from pdrn.nets.primal_dual import Architecture, CellArchitecture, PrimalDual
 from pdrn.nets.related import LISTA, DeepPrimalDual, LearnedPrimalDual, ResidualNetwork
 from pdrn.nets.runtime import Network, check_shapes
 from pdrn.nets.unrolling import Unrolling
@@ -54,17 +55,17 @@ KINDS: dict[str, type[Any]] = {
 """The dataclasses that a file may name."""
 
 STORED_TYPES = ("F16", "F32", "F64")
-"""Types that tensors in a file may have."""
+"""Dtypes of tensors in a file."""
 
 Unit = Literal["full scale", "cell"]
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """The unit and the origin of a network's weights."""
+    """Unit and origin of a network's weights."""
 
     unit: Unit = "full scale"
-    """Unit of the signals: full scale, or the width of a cell."""
+    """Unit of the signals: full scale, or the width of their cells."""
     sample_rate_hz: int | None = None
     """Sample rate of the training sound."""
     data: str = ""
@@ -73,9 +74,9 @@ class Provenance:
     corpus_sha256: str = ""
     seed: int | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
-    """The complete configuration of the training, and its last epoch."""
+    """The complete configuration of the training, and the epoch of these weights."""
     version: str = field(default_factory=lambda: version("pdrn"))
-    """Version of this package that wrote the file."""
+    """Version of pdrn that wrote the file."""
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(Provenance).items():
@@ -95,23 +96,23 @@ def save(
 ) -> None:
     """Write a network to a file, atomically.
 
-    ``half`` stores the weights in 16 bits, which halves the file; they come back as float32.
+    ``half`` stores the weights in 16 bits, which halves the file; ``load`` returns them as float32.
     """
     if not isinstance(network, Network):
-        raise InputError(f"a {type(network).__name__} cannot be saved; save what its network() returns")
+        raise InputError(f"only a Network can be saved; call network() of this {type(network).__name__}")
     described = {
         "format": FORMAT,
         "architecture": encode(network.architecture),
         "provenance": dataclasses.asdict(provenance or Provenance()),
     }
-    tensors = dataclasses.replace(network).weights  # checked again: someone may have written to the arrays
+    tensors = dataclasses.replace(network).weights  # checked again: the arrays may have been written to
     if half:
         with np.errstate(over="ignore"):
             tensors = {name: part.astype(np.float16) for name, part in tensors.items()}
         if not all(np.isfinite(part).all() for part in tensors.values()):
             raise InputError("some weights are too large for 16 bits; store them in 32")
     try:
-        described = json.loads(json.dumps(described, allow_nan=False))  # as it is read again
+        described = json.loads(json.dumps(described, allow_nan=False))  # as load sees it
     except (TypeError, ValueError) as error:
         raise InputError(f"the provenance cannot be written as JSON: {error}") from error
     described["sha256"] = content_sha256(described, tensors)
@@ -121,63 +122,55 @@ def save(
 
 
 def load(path: str | os.PathLike[str]) -> tuple[Network, Provenance]:
-    """Read a network and its provenance, refusing a file that is not exactly what it says it is."""
+    """Read a network and its provenance; raise ModelError for a file that is damaged or inconsistent."""
     with _opened(path) as file:
         described, architecture, provenance = _description(file.metadata() or {})
-        stored = _stored(file, architecture)
-        network = Network(architecture, _widened(stored))
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+        check_shapes(architecture, {name: tuple(part.get_shape()) for name, part in slices.items()})
+        for name, part in slices.items():
+            if part.get_dtype() not in STORED_TYPES:
+                raise InputError(f"tensor {name} has dtype {part.get_dtype()}, not a float")
+        stored = {name: file.get_tensor(name) for name in slices}
+        # Networks compute in 32 or 64 bits; only files have 16.
+        dtypes = {name: np.promote_types(part.dtype, np.float32) for name, part in stored.items()}
+        weights = {name: part.astype(dtypes[name], copy=False) for name, part in stored.items()}
+        network = Network(architecture, weights)
         verify_checksum(described, stored)
         return network, provenance
 
 
 def describe(path: str | os.PathLike[str]) -> tuple[Architecture, Provenance]:
-    """Read the architecture and provenance of a network, without its weights."""
+    """Read the architecture and provenance of a network, but not its weights."""
     with _opened(path) as file:
         _, architecture, provenance = _description(file.metadata() or {})
         return architecture, provenance
 
 
 def require_cells(architecture: Architecture) -> CellArchitecture:
-    """Return an architecture of networks for sound, refusing one that was unrolled from a problem."""
+    """Return an architecture for sound; raise InputError for one that was unrolled from a problem."""
     if not isinstance(architecture, CellArchitecture):
-        raise InputError("this network was unrolled from a problem and takes no sound; choose another")
+        raise InputError("this network was unrolled from a problem; choose one for sound")
     return architecture
-
-
-def _stored(file: Any, architecture: Architecture) -> Arrays:
-    """Read the tensors, after a look at their names, shapes and types."""
-    slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-    check_shapes(architecture, {name: tuple(part.get_shape()) for name, part in slices.items()})
-    for name, part in slices.items():
-        if part.get_dtype() not in STORED_TYPES:
-            raise InputError(f"tensor {name} is of type {part.get_dtype()}, not a float")
-    return {name: file.get_tensor(name) for name in slices}
-
-
-def _widened(tensors: Arrays) -> Arrays:
-    """Return tensors in float32 or float64: 16 bits are for files only."""
-    return {
-        name: part.astype(np.promote_types(part.dtype, np.float32), copy=False)
-        for name, part in tensors.items()
-    }
 
 
 @contextmanager
 def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
-    """Open a file of tensors; errors name the file."""
+    """Open a file of tensors; raise every InputError as a ModelError that names the file."""
     try:
         with open_tensors(path) as file:
             yield file
     except InputError as error:
-        raise ModelError(f"{path} is not a network that can be used: {printable(error)}") from error
+        raise ModelError(f"{path} is not a usable network: {printable(error)}") from error
 
 
-def _description(
-    metadata: Mapping[str, str],
-) -> tuple[dict[str, Any], Architecture, Provenance]:
+def _description(metadata: Mapping[str, str]) -> tuple[dict[str, Any], Architecture, Provenance]:
     if METADATA_KEY not in metadata:
-        raise InputError("it does not say what network it holds; was it written by another program?")
-    described = _parsed(metadata[METADATA_KEY])
+        raise InputError("it has no description of a network; was it written by another program?")
+    try:
+        described = json.loads(metadata[METADATA_KEY], object_pairs_hook=_without_duplicates)
+        json.dumps(described, ensure_ascii=False).encode()  # fails for lone surrogates, which do not print
+    except (ValueError, RecursionError) as error:
+        raise InputError("its description is damaged") from error
     if not isinstance(described, dict) or type(described.get("format")) is not int or described["format"] < 1:
         raise InputError("its description is damaged")
     if described["format"] > FORMAT:
@@ -186,31 +179,17 @@ def _description(
     return described, architecture, decode(Provenance, described.get("provenance"), "provenance")
 
 
-def _parsed(text: str) -> Any:
-    """Parse JSON, refusing NaN, repeated names and lone surrogates."""
-    try:
-        value = json.loads(text, parse_constant=_no_number, object_pairs_hook=_no_duplicates)
-        json.dumps(value, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:
-        raise InputError("its description is damaged") from error
-    return value
-
-
-def _no_number(name: str) -> float:
-    raise InputError(f"{name} is no number")
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
-        raise InputError("a name is there twice")
+        raise ValueError("a key occurs twice")
     return table
 
 
 def encode(value: Any) -> Any:
-    """Return a dataclass as tables and lists, which JSON and TOML can hold; ``decode`` reads them back.
+    """Return a dataclass as tables and lists for JSON or TOML; ``decode`` reads them back.
 
-    A part of a network also says its ``kind``, since a field may hold one of several.
+    The table of an architecture or map also has its ``kind``, the name of its class.
     """
     if isinstance(value, tuple):
         return [encode(part) for part in value]
@@ -222,9 +201,9 @@ def encode(value: Any) -> Any:
 
 
 def decode(kind: Any, table: Any, place: str = "") -> Any:
-    """Make a dataclass from a table, refusing unknown keys and values of another type.
+    """Make a dataclass from a table; raise InputError for unknown keys and values of another type.
 
-    Fields that the table lacks have their defaults. Errors name the place; default: the configuration.
+    Missing keys have their defaults. ``place`` names the table in errors; default: the configuration.
     """
     prefix, place = f"{place}." if place else "", place or "the configuration"
     if not isinstance(table, Mapping):
@@ -237,15 +216,16 @@ def decode(kind: Any, table: Any, place: str = "") -> Any:
         kind, table = KINDS[name], {key: value for key, value in table.items() if key != "kind"}
     fields = {each.name: each for each in dataclasses.fields(kind)}
     if unknown := sorted(table.keys() - fields.keys()):
-        raise InputError(f"{place} has no {unknown[0]!r}; there are {', '.join(fields)}")
-    if missing := [name for name, each in fields.items() if _is_required(each) and name not in table]:
+        raise InputError(f"{place} has no {unknown[0]!r}; its keys are {', '.join(fields)}")
+    required = [name for name, each in fields.items() if each.default is MISSING is each.default_factory]
+    if missing := [name for name in required if name not in table]:
         raise InputError(f"{place} needs {', '.join(missing)}")
     hints = get_type_hints(kind)
     return kind(**{key: _decode_field(hints[key], value, prefix + key) for key, value in table.items()})
 
 
 def _decode_field(kind: Any, value: Any, place: str) -> Any:
-    """Return a value as a field of this type, refusing any other."""
+    """Return a value as a field of this type; raise InputError if it has another."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is Literal:
         if value not in args:
@@ -270,19 +250,15 @@ def _decode_field(kind: Any, value: Any, place: str) -> Any:
 _WORDS = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}
 
 
-def _is_required(field: dataclasses.Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
-
-
 EXAMPLE_LENGTH = 4096
-"""Length of the signals with which a network without frames is traced; the file takes any length."""
+"""Length of the signals with which a convolutional network is traced; the graph takes any length."""
 
 
 def export(path: str | os.PathLike[str], network: Network, *, overwrite: bool = False) -> None:
     """Write a network on cells as ONNX, atomically.
 
     The graph has inputs ``lower`` and ``upper`` and an output ``restored``, of shape ``(batch, samples)`` in
-    the type of the weights. The batch may have any size, and so may signals, except for a network on frames.
+    the dtype of the weights. The batch may have any size; signals may, too, unless the network is for frames.
     """
     import torch
 
@@ -327,13 +303,13 @@ def export_block(
 def _write_onnx(
     path: str | os.PathLike[str], module: torch.nn.Module, length: int, sizes: dict[int, Any], overwrite: bool
 ) -> None:
-    """Trace a module with cells of this length, of which some sizes may be any, and write the graph."""
+    """Trace a module with cells of this length, dynamic in the axes of ``sizes``, and write the graph."""
     import torch
 
     example = torch.zeros(2, length, dtype=next(iter(module.state_dict().values())).dtype)
     exporter_log = logging.getLogger("torch.onnx")
     level = exporter_log.level
-    exporter_log.setLevel(logging.ERROR)  # it warns of packages that no network of ours needs
+    exporter_log.setLevel(logging.ERROR)  # it warns of missing packages that these networks do not need
     try:
         with warnings.catch_warnings(action="ignore", category=FutureWarning):
             program = torch.onnx.export(
@@ -348,6 +324,6 @@ def _write_onnx(
     finally:
         exporter_log.setLevel(level)
     if program is None:
-        raise InputError("torch made no ONNX program of this network")
+        raise InputError("torch cannot export this network to ONNX")
     with atomic_write(path, overwrite) as stream:
         stream.write(program.model_proto.SerializeToString())

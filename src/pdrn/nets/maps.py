@@ -1,7 +1,7 @@
-"""The linear maps W and V of a network: the shapes of their kernels, and how a kernel acts.
+"""The linear maps W and V of a network: the shapes of their kernels, and their application.
 
-A kernel analyses signals (``W``) and, transposed, synthesises them (``V``). So one rule serves both maps of a
-block, whether they share a kernel or not, and the Chambolle-Pock block is ``W = sigma K``, ``V = -tau K``.
+A kernel analyses signals (``W``); its transpose synthesises them (``V``). W and V are stored alike, whether
+they share a kernel or not: the Chambolle-Pock block has ``W = sigma K``, ``V = -tau K``.
 
 Dense kernels act on frames of a fixed length, as in the paper. Convolutional ones act on signals of any
 length: the same filters everywhere, and no frame edges.
@@ -16,17 +16,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pdrn.convex.backend import AnyArray as Array
-from pdrn.convex.backend import namespace, set_field, zeros
+from pdrn.convex.backend import AnyArray, Array, namespace, set_field, zeros
 from pdrn.convex.operators import analyse, norm_on_long_signals, synthesise
 from pdrn.errors import InputError
 
 MOST = 2**20
-"""Largest size of a map, so that a hostile file cannot ask for all memory."""
+"""Largest size of a map: a hostile file cannot claim all memory."""
 
 
 def require_size(name: str, value: Any, least: int = 1, most: int = MOST) -> int:
-    """Return a size as an int, refusing all but whole numbers in range."""
+    """Return a size as an int; raise InputError unless it is a whole number in range."""
     is_whole = hasattr(value, "__index__") and not isinstance(value, bool)
     if not is_whole or not least <= value <= most:
         raise InputError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
@@ -39,13 +38,13 @@ def set_size(owner: object, name: str, least: int = 1, most: int = MOST) -> None
 
 
 class KernelMap(Protocol):
-    """How a kernel acts."""
+    """The application of a kernel, to whole signals or hop by hop."""
 
-    def analyse(self, x: Array, kernel: Array) -> Array:
-        """Return coefficients of signals."""
+    def analyse(self, x: AnyArray, kernel: AnyArray) -> AnyArray:
+        """Return the coefficients of a signal."""
 
-    def synthesise(self, y: Array, kernel: Array) -> Array:
-        """Return signals of coefficients, by the same kernel transposed."""
+    def synthesise(self, y: AnyArray, kernel: AnyArray) -> AnyArray:
+        """Return the signal of coefficients, by the kernel's transpose."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class DenseMap:
 
     @property
     def channels(self) -> int:
-        """The length of the last axis of a dual activation."""
+        """Length of the last axis of the dual variable."""
         return self.coefficients
 
     @property
@@ -72,11 +71,11 @@ class DenseMap:
 
     @property
     def frame_length(self) -> int | None:
-        """Samples of a signal."""
+        """Length that signals must have."""
         return self.samples
 
     def lay_out(self, x: Array, gap: int = 0) -> Array:
-        """Return frames as they are, after a check of their length."""
+        """Check the length of frames, and return them as they are."""
         if x.ndim == 0 or x.shape[-1] != self.samples:
             raise InputError(
                 f"this network takes frames of {self.samples} samples, got shape {tuple(x.shape)}; "
@@ -107,10 +106,6 @@ class DenseMap:
         matrix = math.sqrt(2 / n) * np.cos(np.pi / n * k * t)
         matrix[0] /= math.sqrt(2)
         return matrix, 1.0
-
-    def norm(self, kernel: np.ndarray[Any, Any]) -> float:
-        """Return the norm of a kernel's map."""
-        return float(np.linalg.norm(kernel, 2))
 
     def sizes(self, shape: tuple[int, ...], gap: int = 0) -> tuple[int, int]:
         """Return the numbers of samples and coefficients for cells of this shape, laid out."""
@@ -146,7 +141,7 @@ class ConvolutionalMap:
 
     @property
     def frame_length(self) -> int | None:
-        """None: a signal may have any length."""
+        """None: signals may have any length."""
         return None
 
     @property
@@ -157,18 +152,18 @@ class ConvolutionalMap:
     def lay_out(self, x: Array, gap: int = 0) -> Array:
         """Put signals ``(..., length)`` one after another with zeros between, so that no view sees two.
 
-        A gap is a number of further zeros, whole hops, for layers that see several views at once.
+        ``gap`` adds zeros, in whole hops, for layers that see several views.
 
-        A batch is then one long signal, which makes every map one large matrix product. The zeros between are
-        cells that hold zero alone, so that the projection removes whatever the maps write there. Only where
-        numbers overflow may signals of a batch spoil each other, though all stay in their cells.
+        A batch is then one long signal, and every map one large matrix product. The zeros between are cells
+        [0, 0]: the projection removes everything that the maps write there. Only where numbers overflow can
+        a signal disturb another of its batch; all still stay in their cells.
         """
         if x.ndim == 0 or 0 in x.shape:
             raise InputError(f"this network takes signals of at least one sample, got shape {tuple(x.shape)}")
         xp, length = namespace(x), x.shape[-1]
         x = x.reshape(-1, length)
         before, after = (zeros((x.shape[0], size), x) for size in (self.edge + gap, self.hop))
-        # Cut to size, since a tensor of as many zeros as are missing would tie a traced graph to its length.
+        # A hop of zeros, cut to size: zeros of the missing length would fix the length of a traced graph.
         rows = xp.concatenate([before, x, after], -1)[:, : self._span(length, gap)]
         return xp.concatenate([rows.reshape(-1), zeros((self.edge + gap,), x)])
 
@@ -179,21 +174,22 @@ class ConvolutionalMap:
         return rows[:, before : before + length].reshape(shape)
 
     def _span(self, length: int, gap: int) -> int:
-        """Return the samples that a signal of this length takes: zeros before it, and whole hops."""
+        """Return the length of a signal laid out: zeros before it, then whole hops."""
         return self.edge + gap + (length + self.hop - 1) // self.hop * self.hop
 
     def analyse(self, x: Array, kernel: Array) -> Array:
-        """Correlate with the filters, ``(samples,) -> (views, channels)``."""
+        """Correlate a signal with the filters, ``(samples,) -> (views, channels)``."""
         return analyse(x, kernel, self.hop)
 
     def synthesise(self, y: Array, kernel: Array) -> Array:
-        """Add the filters up, ``(views, channels) -> (samples,)``."""
+        """Sum the filters, weighted by coefficients, ``(views, channels) -> (samples,)``."""
         return synthesise(y, kernel, self.hop)
 
     def dictionary(self) -> tuple[np.ndarray[Any, Any], float]:
-        """Return windowed cosines and sines at equally spaced frequencies, as unit vectors, and their norm.
+        """Return windowed cosines and sines at equally spaced frequencies, as unit vectors.
 
-        Where the number of channels is odd, the highest frequency has no sine.
+        If the number of channels is odd, the highest frequency has no sine. Returned with a bound on the norm
+        of the map that holds for signals of any length.
         """
         t = np.arange(self.window) + 0.5
         count = -(-self.channels // 2)
@@ -202,11 +198,7 @@ class ConvolutionalMap:
         waves = np.stack([np.cos(phase), np.sin(phase)], 1).reshape(-1, self.window)[: self.channels]
         waves = waves * np.sin(np.pi * t / self.window) ** 2
         waves /= np.linalg.norm(waves, axis=1, keepdims=True)
-        return waves, self.norm(waves)
-
-    def norm(self, kernel: np.ndarray[Any, Any]) -> float:
-        """Return a bound on the norm of a kernel's map that holds for signals of any length."""
-        return norm_on_long_signals(kernel, self.hop)
+        return waves, norm_on_long_signals(waves, self.hop)
 
     def sizes(self, shape: tuple[int, ...], gap: int = 0) -> tuple[int, int]:
         """Return the numbers of samples and coefficients for cells of this shape, laid out."""

@@ -1,8 +1,10 @@
-"""Primal-dual networks: the block (2.1) and (2.5), the family that it spans, and where training starts.
+"""Primal-dual networks: the block of (2.1) and (2.5), the networks (3.3) and (3.4), their initial weights.
 
-An *architecture* is the structure of a network without weights: a frozen value that names its tensors and
-says what its layers compute. ``run`` is the one forward pass, for NumPy arrays, torch tensors and ONNX;
+An *architecture* is the structure of a network without weights: a frozen dataclass that names the tensors and
+computes the layers. ``run`` is the one forward pass, for NumPy arrays, torch tensors and ONNX;
 ``pdrn.nets.runtime`` streams the same blocks hop by hop.
+
+Read ``Block`` first: it is the equations. ``PrimalDual`` stacks blocks to a network for sound.
 """
 
 from __future__ import annotations
@@ -12,13 +14,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from pdrn.convex import L1, Box, Functional
-from pdrn.convex.backend import AnyArray as Array
 from pdrn.convex.backend import (
+    AnyArray,
+    Array,
     Step,
     convert,
     is_array,
@@ -53,7 +57,10 @@ Value = TypeVar("Value")
 
 
 class Architecture(ABC):
-    """The structure of a network: the tensors that it has, and what its layers compute of its inputs."""
+    """The structure of a network: the shapes of its tensors, and the computation of its layers.
+
+    A call goes through ``inputs``, ``convert``, ``states``, ``estimate`` and ``finish``, in this order.
+    """
 
     depth: int
 
@@ -66,27 +73,27 @@ class Architecture(ABC):
 
     @abstractmethod
     def inputs(self, lo: Any, hi: Any = None, *, check_values: bool) -> Any:
-        """Return the arguments of a call, two bounds or one problem, as one value, after checks of them."""
+        """Check the arguments of a call, two bounds or one problem, and return them as one value."""
 
     @abstractmethod
     def convert(self, inputs: Any, like: Array) -> Any:
-        """Return the inputs in the type of the weights."""
+        """Return the inputs in the dtype of the weights."""
 
     @abstractmethod
     def states(self, weights: Weights, inputs: Any) -> Iterator[Any]:
-        """Yield the state after every layer, for inputs in the type of the weights."""
+        """Yield the state after every layer, for inputs in the dtype of the weights."""
 
     @abstractmethod
     def estimate(self, weights: Weights, inputs: Any, state: Any) -> Array:
-        """Return the signal that a state stands for."""
+        """Return the signal of a state: features are synthesised, padding is removed."""
 
     @abstractmethod
-    def finish(self, x: Array, inputs: Any) -> Array:
-        """Return an estimate in the type of the inputs as given, and inside their constraints."""
+    def finish(self, x: Array, inputs: Any) -> AnyArray:
+        """Return an estimate in the dtype of the caller's inputs, projected onto their constraints."""
 
     @property
     def parameter_count(self) -> int:
-        """How many numbers are learned."""
+        """Number of learned weights."""
         return sum(math.prod(shape) for name, shape in self.shapes().items() if name not in self.fixed)
 
 
@@ -95,8 +102,8 @@ def run(
     weights: Weights,
     inputs: Any,
     skip: Callable[[Iterator[Any]], None] = lambda states: None,
-) -> Array:
-    """Return what the last layer makes of the inputs: the forward pass of every network.
+) -> AnyArray:
+    """Return the estimate of the last layer: the forward pass of every network.
 
     ``skip`` may consume the states of the first layers, for example without gradients.
     """
@@ -108,8 +115,8 @@ def run(
     return architecture.finish(architecture.estimate(weights, computed, state), inputs)
 
 
-def run_by_layer(architecture: Architecture, weights: Weights, inputs: Any) -> list[Array]:
-    """Return what every layer makes of the inputs; the last is what ``run`` returns."""
+def run_by_layer(architecture: Architecture, weights: Weights, inputs: Any) -> list[AnyArray]:
+    """Return the estimate of every layer; the last is what ``run`` returns."""
     computed = architecture.convert(inputs, _any_of(weights))
     states = architecture.states(weights, computed)
     return [architecture.finish(architecture.estimate(weights, computed, state), inputs) for state in states]
@@ -122,13 +129,13 @@ def _any_of(weights: Weights) -> Array:
     return like
 
 
-LinearMap = Callable[[Array], Array]
-"""A linear map whose result is an array of its own, which may be overwritten."""
+LinearMap = Callable[[AnyArray], AnyArray]
+"""A linear map that returns a new array, which the block may overwrite."""
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What one block hands to the next: its variables, and the F and G of the problem."""
+    """The input and output of a block: the variables, and the F and G of the problem."""
 
     x: Array
     """The primal variable, the signal."""
@@ -155,8 +162,8 @@ class Block:
 
     ``M = 1, b = 0`` is the block of a PDN, (2.1) and (3.3), whose memory is the dual variable. ``M = 0`` is
     the block of a PDRN, (2.5) and (3.4), where a learned bias replaces the memory. Steps and theta are
-    numbers, or tensors that learn. Where F* and G are indicators, as for dequantization, the steps live in W
-    and V alone.
+    numbers or learned tensors. Where F* and G are indicators, as for dequantization, their prox ignores the
+    steps, which then act through W and V alone.
     """
 
     W: LinearMap
@@ -184,21 +191,21 @@ class Block:
 
 
 class PrimalDualFamily(Architecture):
-    """L primal-dual steps: how their kernels, memory, steps and extrapolation are shared and learned.
+    """L primal-dual blocks: which kernels, memory, steps and extrapolation are shared, and which learned.
 
-    ``PrimalDual`` makes them a network for sound, ``pdrn.nets.unrolling.Unrolling`` one for any problem.
+    ``PrimalDual`` is the network for sound, ``pdrn.nets.unrolling.Unrolling`` the one for any problem.
 
     Attributes
     ----------
     memory
-        What the dual step adds to ``W x_bar``: the last dual variable (``dual``, the PDN), a bias (``bias``,
-        the PDRN), a bias and the last dual variable times one number per channel (``gain``) or mixed across
-        channels by a matrix (``mix``).
+        The term that the dual step adds to ``W x_bar``. ``dual``: the last dual variable (the PDN).
+        ``bias``: a bias (the PDRN). ``gain``, ``mix``: a bias, and the last dual variable times one number
+        per channel, or times a matrix across channels.
     tying
-        ``untied``: kernels W and V for every layer. ``half``: one kernel K for every layer that is both.
-        ``tied``: one K for all layers.
+        ``untied``: every layer has kernels W and V. ``half``: every layer has one kernel K for both.
+        ``tied``: all layers share one K.
     theta
-        The extrapolation, or where it starts if it is learned.
+        The extrapolation, or its initial value if it is learned.
     learn_theta
         Whether theta is learned: ``no``, ``once`` for all layers, or ``per layer``.
     """
@@ -211,7 +218,7 @@ class PrimalDualFamily(Architecture):
     @property
     @abstractmethod
     def learned_numbers(self) -> dict[str, Learned]:
-        """The steps and theta: which of them are learned, and how often."""
+        """Whether each step, and theta, is learned: not at all, once for all layers, or per layer."""
 
     def _family_shapes(self, kernels: Sequence[tuple[int, ...]], channels: int) -> dict[str, tuple[int, ...]]:
         """Name the arrays of the kernels, the biases, the memory and the learned numbers."""
@@ -232,7 +239,7 @@ class PrimalDualFamily(Architecture):
         return shapes
 
     def _kernels(self, layer: int, weights: Weights, parts: int = 1) -> list[list[Array]]:
-        """Return the arrays of the kernels of a layer: those that analyse, those that synthesise."""
+        """Return the arrays of the analysis kernel of a layer, and of its synthesis kernel."""
         index = "" if self.tying == "tied" else f".{layer}"
         return [
             [weights[(kernel if part == 0 else f"{kernel}_{part}") + index] for part in range(parts)]
@@ -240,7 +247,7 @@ class PrimalDualFamily(Architecture):
         ]
 
     def _number(self, name: str, layer: int, weights: Weights, fixed: Any) -> Any:
-        """Return a learned number of a layer, or the fixed one where it is not learned."""
+        """Return the number that a layer learned, or the fixed one if it is not learned."""
         learned = self.learned_numbers.get(name, "no")
         return fixed if learned == "no" else weights[name][0 if learned == "once" else layer]
 
@@ -281,7 +288,7 @@ def per_channel(part: Array, coefficients: int) -> Array:
 
 
 def check_choices(value: Any) -> None:
-    """Raise InputError where a field of a dataclass is none of the choices that its type names."""
+    """Raise InputError if a field of a dataclass is typed Literal and has none of its values."""
     for name, kind in get_type_hints(type(value)).items():
         if get_origin(kind) is Literal and getattr(value, name) not in get_args(kind):
             choices = ", ".join(get_args(kind))
@@ -290,10 +297,10 @@ def check_choices(value: Any) -> None:
 
 @dataclass(frozen=True)
 class CellArchitecture(Architecture):
-    """A network that restores signals inside their cells, ``(..., n) -> (..., n)``, by layers over one map.
+    """A network that restores signals inside their cells, ``(..., n) -> (..., n)``, with layers over one map.
 
-    It computes in the type of its weights. The result has the type of the cells and lies in them exactly,
-    whatever the weights are.
+    It computes in the dtype of its weights. The result has the dtype of the cells and lies in them exactly,
+    for any weights.
     """
 
     map: Map
@@ -306,7 +313,7 @@ class CellArchitecture(Architecture):
 
     @abstractmethod
     def start(self, generator: np.random.Generator) -> Arrays:
-        """Return the weights from which training starts, float64; the generator fills what is random."""
+        """Return initial weights, float64; the generator draws the random ones."""
 
     @abstractmethod
     def products(self, shape: tuple[int, ...]) -> int:
@@ -323,22 +330,22 @@ class CellArchitecture(Architecture):
             return inputs
         return map_arrays(inputs, lambda bound: _convert_bound(bound, like))
 
-    def finish(self, x: Array, inputs: Box) -> Array:
-        """Project onto the cells; a sample spoilt by overflow becomes the centre of its cell."""
+    def finish(self, x: Array, inputs: Box) -> AnyArray:
+        """Project onto the cells; a sample that overflowed becomes the centre of its cell."""
         xp = namespace(inputs.lo)
         x = convert(x, inputs.lo)
         return xp.where(xp.isfinite(x), inputs.project(x), inputs.centre)
 
 
 def _convert_bound(bound: Array, like: Array) -> Array:
-    """Return bounds in another type; those that it cannot hold become the largest that it can."""
+    """Return bounds in another dtype; finite ones beyond its range become its largest number."""
     xp = namespace(bound)
     most = min(float(namespace(each).finfo(each.dtype).max) for each in (bound, like))
     return convert(xp.where(xp.isinf(bound), bound, xp.clip(bound, -most, most)), like)
 
 
 def _unchecked(kind: type[Value], **fields: Any) -> Value:
-    """Make a frozen dataclass without its checks, which read every value."""
+    """Make a frozen dataclass without its checks, which would read every number of the arrays."""
     value = object.__new__(kind)
     for name, part in fields.items():
         set_field(value, name, part)
@@ -347,10 +354,10 @@ def _unchecked(kind: type[Value], **fields: Any) -> Value:
 
 @dataclass(frozen=True)
 class PrimalDual(PrimalDualFamily, CellArchitecture):
-    """L primal-dual steps on the cells: ``s = x[L]``, started at the centres and a dual variable of zero.
+    """L primal-dual blocks on the cells, (3.3) and (3.4); x starts at the centres, y at zero, ``s = x[L]``.
 
-    The paper's variable is the distance to the centre q; here x is the signal itself, so that ``W`` sees
-    ``x`` where the paper writes ``x + q``, and the box is the cells.
+    The paper's variable is the distance to the centre q. Here x is the signal itself: ``W`` acts on ``x``
+    where the paper writes ``x + q``, and the box is the cells.
 
     Attributes
     ----------
@@ -359,19 +366,19 @@ class PrimalDual(PrimalDualFamily, CellArchitecture):
     depth
         Number of blocks, L.
     memory, tying, theta, learn_theta
-        See ``PrimalDualFamily``. A ``half`` tied network has W = K and V = -tau K' with a tau per layer, a
-        ``tied`` one W = sigma K and V = -tau K'; these steps are learned.
+        See ``PrimalDualFamily``. A ``half`` tied network has W = K and V = -tau K' with a learned tau per
+        layer; a ``tied`` one has W = sigma K and V = -tau K' with learned steps.
     weighting
-        The weights w of the prior ``F(y) = sum_i w_i |y_i|``, to which the dual step clips. ``one``: all 1,
+        The weights w of the prior ``F(y) = sum_i w_i |y_i|``; the dual step clips y to them. ``one``: all 1,
         as in the paper. ``spectrum``: smaller where the quantized signal has more power. ``context``:
-        corrected for every layer by a small network that sees neighbouring views. See ``Spectrum``.
+        corrected for every layer by a small network that sees neighbouring views. See ``prior``.
     stages
-        How often these weights are computed, each time from the signal as restored so far; every stage has
-        the same number of layers.
+        Number of times that these weights are computed, each time from the signal restored so far; every
+        stage has the same number of layers.
     context
-        Hidden layers of the network for the context.
+        Number of hidden layers of the small network.
     causal
-        Whether the context is earlier views alone, so that it needs no samples from the future.
+        Whether the small network sees earlier views only, and so needs no future samples.
 
     Examples
     --------
@@ -400,18 +407,18 @@ class PrimalDual(PrimalDualFamily, CellArchitecture):
         set_size(self, "stages")
         set_size(self, "context", least=0, most=MAX_LAYERS)
         if self.depth % self.stages:
-            raise InputError(f"{self.depth} layers cannot be shared out evenly among {self.stages} stages")
+            raise InputError(f"depth {self.depth} is no multiple of the number of stages, {self.stages}")
         if self.weighting == "one" and self.stages > 1:
-            raise InputError('stages are for weights that follow the signal; choose weighting "spectrum"')
+            raise InputError('stages need weights that depend on the signal; choose weighting "spectrum"')
         if (self.weighting == "context") != (self.context > 0):
             raise InputError(
-                'hidden layers and weighting "context" go together, '
+                'weighting "context" needs context > 0, and only it does, '
                 f"got context = {self.context} and weighting {self.weighting!r}"
             )
         if self.context and not isinstance(self.map, ConvolutionalMap):
-            raise InputError("frames have no neighbours; the context takes a convolutional map")
+            raise InputError("frames have no neighbours; a context needs a ConvolutionalMap")
         if self.causal and not self.context:
-            raise InputError("causal is said of a context, and this network has none")
+            raise InputError('only a context can be causal; set weighting "context"')
 
     @property
     def learned_numbers(self) -> dict[str, Learned]:
@@ -437,7 +444,7 @@ class PrimalDual(PrimalDualFamily, CellArchitecture):
         return shapes
 
     def start(self, generator: np.random.Generator) -> Arrays:
-        """Start at Chambolle-Pock with the map's own dictionary; only a context starts at random."""
+        """Start at Chambolle-Pock with the map's dictionary; only a context starts at random."""
         return chambolle_pock(self, generator=generator)
 
     def states(self, weights: Weights, inputs: Box) -> Iterator[State]:
@@ -448,17 +455,17 @@ class PrimalDual(PrimalDualFamily, CellArchitecture):
             if layer % self.layers_per_stage == 0:
                 stage = layer // self.layers_per_stage
                 priors = self.priors(stage, weights, state.x, self.map, self._neighbours)
-            # The block is built here, where gradients of the last layers alone may just have been enabled.
+            # Built here, layer by layer: the caller may enable gradients between two layers.
             state = self.block(layer, weights, self.map)(
                 State(state.x, state.y, state.x_bar, next(priors), box)
             )
             yield state
 
     def block(self, layer: int, weights: Weights, map: KernelMap) -> Block:
-        """Return a layer that acts by a map: the network's own for whole signals, or one for a stream."""
+        """Return a layer on a map: the network's own for whole signals, or that of a stream."""
         (W,), (V,) = self._kernels(layer, weights)
         sigma = self._number("sigma", layer, weights, 1.0)
-        minus_tau = -self._number("tau", layer, weights, -1.0)  # untied, V has the sign and the step in it
+        minus_tau = -self._number("tau", layer, weights, -1.0)  # an untied V holds the factor -tau itself
         return self._block(
             layer,
             weights,
@@ -470,22 +477,25 @@ class PrimalDual(PrimalDualFamily, CellArchitecture):
     def priors(
         self, stage: int, weights: Weights, x: Array, map: KernelMap, neighbours: Neighbours
     ) -> Iterator[L1]:
-        """Yield F for every layer of a stage that starts from a signal, laid out for the map."""
+        """Yield F for every layer of a stage, given the signal at its start, laid out for the map."""
         layers = range(stage * self.layers_per_stage, (stage + 1) * self.layers_per_stage)
         if self.weighting == "one":
-            yield from (L1() for _ in layers)
+            yield from repeat(L1(), len(layers))
             return
-        spectrum, sparing = Spectrum.of(x, map, weights[f"A.{stage}"]), weights[f"a.{stage}"]
+        power = _smooth(map.analyse(x, weights[f"A.{stage}"]) ** 2)
+        a = weights[f"a.{stage}"]
         if not self.context:
-            prior = spectrum.prior(sparing)
-            yield from (prior for _ in layers)
+            yield from repeat(prior(power, a), len(layers))
             return
-        hidden = range(stage * self.context, (stage + 1) * self.context)
-        context = spectrum.context(
-            ((weights[f"C.{index}"], weights[f"c.{index}"]) for index in hidden), neighbours
-        )
+        xp = namespace(power)
+        seen = xp.log1p(power) / 2
+        for hidden in range(self.context):
+            index = stage * self.context + hidden
+            output = neighbours(hidden, seen) @ weights[f"C.{index}"].T + weights[f"c.{index}"]
+            output = xp.clip(output, -1, 1)
+            seen = seen + output if hidden else output
         for layer in layers:
-            yield spectrum.prior(sparing, context @ weights[f"H.{layer}"].T + weights[f"h.{layer}"])
+            yield prior(power, a - (seen @ weights[f"H.{layer}"].T + weights[f"h.{layer}"]))
 
     def estimate(self, weights: Weights, inputs: Box, state: State) -> Array:
         return self.map.gather(state.x, inputs.lo.shape, self._gap)
@@ -500,91 +510,68 @@ class PrimalDual(PrimalDualFamily, CellArchitecture):
 
     @property
     def reach(self) -> tuple[int, int]:
-        """How many samples before and after a hop a convolutional network sees to restore it."""
+        """Numbers of samples before and after a hop that its restoration depends on."""
         if not isinstance(self.map, ConvolutionalMap):
-            raise InputError("a network on frames sees its frame, and nothing else")
+            raise InputError("a network on frames has no reach; it sees one frame")
         before, after = (views * self.stages * self.map.hop for views in self._context_views)
         return self.depth * self.map.edge + before, self.depth * self.map.edge + after
 
     @property
     def layers_per_stage(self) -> int:
-        """Layers that share the weights of one prior."""
+        """Number of layers of a stage."""
         return self.depth // self.stages
 
     @property
     def _context_views(self) -> tuple[int, int]:
-        """How many views before and after its own the context of one stage sees."""
+        """Numbers of views before and after its own that the context of one stage sees."""
         beside = (VIEWS - 1) * self.context
         return (beside, 0) if self.causal else (beside // 2, beside // 2)
 
     @property
     def _gap(self) -> int:
-        """How many more zeros around signals the context needs, so that it sees nothing else there."""
+        """Zeros between signals, beyond the map's own, that keep the context of one from seeing the next."""
         return max(self._context_views) * self.map.hop if isinstance(self.map, ConvolutionalMap) else 0
 
     def _neighbours(self, _: int, seen: Array) -> Array:
-        return with_neighbours(seen, before=VIEWS - 1 if self.causal else VIEWS // 2)
+        """Concatenate each view with its neighbours; zeros beyond the ends."""
+        before, channels = VIEWS - 1 if self.causal else VIEWS // 2, seen.shape[-1]
+        earlier, later = zeros((before, channels), seen), zeros((VIEWS - 1 - before, channels), seen)
+        padded = namespace(seen).concatenate([earlier, seen, later], 0)
+        return views(padded.reshape(-1), VIEWS * channels, channels)
 
 
 FAINT = 1e-6
-"""Added to a power before its root is taken, which has no gradient at zero."""
+"""Added to a power before its root is taken: at zero the root has no finite gradient."""
 
 SMOOTHING = (1 / 8, 1 / 4, 1 / 4, 1 / 4, 1 / 8)
-"""Smoothing over neighbouring channels: a cosine, a sine, and the frequencies beside."""
+"""Weights of five neighbouring channels: the cosine and sine of a frequency, and parts of the next ones."""
 
 VIEWS = 3
-"""Neighbouring views that a hidden layer sees."""
+"""Number of neighbouring views that a hidden layer sees."""
 
-Hidden = tuple[Array, Array]
-"""The matrix ``(channels, VIEWS * channels)`` and the bias of a hidden layer."""
-
-Neighbours = Callable[[int, Array], Array]
-"""Concatenates views with their neighbours for a hidden layer, to ``(..., VIEWS * channels)``."""
+Neighbours = Callable[[int, AnyArray], AnyArray]
+"""Concatenates views with their neighbours, ``(hidden layer, views) -> (..., VIEWS * channels)``."""
 
 
-@dataclass(frozen=True, eq=False)
-class Spectrum:
-    """The smoothed power m^2 of a signal's analysis, from which the weights of the prior follow.
+def prior(power: Array, a: Array) -> L1:
+    """Return ``F(y) = sum_i w_i |y_i|`` with the weights that follow from a signal's spectrum.
 
-        w = 1 / (1 + exp(a - r) m)
+        w = 1 / (1 + exp(a) m)
 
-    The number a is learned per channel. A context computes the correction r from neighbouring views.
+    Parameters
+    ----------
+    power
+        The smoothed power ``m^2`` of the signal's analysis, shape ``(..., channels)``.
+    a
+        Learned per channel; a context subtracts its correction for every view.
     """
-
-    power: Array
-    """Shape ``(..., channels)``."""
-
-    @staticmethod
-    def of(x: Array, map: KernelMap, kernel: Array) -> Spectrum:
-        """Analyse a signal, laid out for the map."""
-        return Spectrum(_smooth(map.analyse(x, kernel) ** 2))
-
-    def prior(self, sparing: Array, correction: Array | float = 0.0) -> L1:
-        """Return F with these weights."""
-        xp = namespace(self.power)
-        weight = 1 / (1 + xp.exp(sparing - correction) * xp.sqrt(self.power + FAINT))
-        return _unchecked(L1, weight=xp.where(xp.isfinite(weight), weight, 0.0))
-
-    def context(self, layers: Iterator[Hidden], neighbours: Neighbours) -> Array:
-        """Return the output of the hidden layers, ``(..., channels)``."""
-        xp = namespace(self.power)
-        seen = xp.log1p(self.power) / 2
-        for depth, (kernel, bias) in enumerate(layers):
-            new = xp.clip(neighbours(depth, seen) @ kernel.T + bias, -1, 1)
-            seen = seen + new if depth else new
-        return seen
+    xp = namespace(power)
+    weight = 1 / (1 + xp.exp(a) * xp.sqrt(power + FAINT))
+    return _unchecked(L1, weight=xp.where(xp.isfinite(weight), weight, 0.0))
 
 
-def with_neighbours(seen: Array, before: int) -> Array:
-    """Concatenate each view with its neighbours, this many of them earlier ones; zeros beyond the ends."""
-    channels = seen.shape[-1]
-    earlier, later = zeros((before, channels), seen), zeros((VIEWS - 1 - before, channels), seen)
-    padded = namespace(seen).concatenate([earlier, seen, later], 0)
-    return views(padded.reshape(-1), VIEWS * channels, channels)
-
-
-def _smooth(power: Array) -> Array:
-    """Average over neighbouring channels, the outermost of which repeat."""
+def _smooth(power: Array) -> AnyArray:
+    """Average over neighbouring channels, repeating the outermost ones."""
     reach = len(SMOOTHING) // 2
     count = power.shape[-1]
     first, last = power[..., :1], power[..., -1:]
@@ -593,7 +580,7 @@ def _smooth(power: Array) -> Array:
 
 
 SPARING = 1.5
-"""Where ``a`` above starts, a natural logarithm; tried on training speech."""
+"""Initial value of ``a`` in ``prior``, found on training speech."""
 
 Fill = Callable[[tuple[int, ...]], np.ndarray[Any, Any]]
 
@@ -603,14 +590,13 @@ def chambolle_pock(
     *,
     sigma: float = 10.0,
     tau: float | None = None,
-    dictionary: np.ndarray[Any, Any] | None = None,
     memory_gain: float = 1.0,
     generator: np.random.Generator | None = None,
 ) -> Arrays:
-    """Start at the algorithm: ``W = sigma K``, ``V = -tau K'``, no bias.
+    """Return the weights of the algorithm, with K the map's dictionary: ``W = sigma K``, ``V = -tau K'``.
 
-    A PDN then computes the iterates of Chambolle-Pock, a PDRN those of the algorithm that forgets its dual
-    variable after every step.
+    A PDN then computes the iterates of Chambolle-Pock. A PDRN does too, but forgets the dual variable after
+    every step.
 
     Parameters
     ----------
@@ -618,15 +604,12 @@ def chambolle_pock(
         The network.
     sigma, tau
         The steps. Default of tau: the longest step that converges, ``1 / (sigma |K|^2)``.
-    dictionary
-        The kernel K, shape ``(m, n)`` or ``(channels, window)``. Default: the map's own, the cosine transform
-        or windowed cosines and sines.
     memory_gain
         A map of the dual memory starts at this multiple of the identity.
     generator
-        Fills the hidden layers of a context, which has no influence at the start.
+        Draws the hidden layers of a context, which has no influence at first.
     """
-    K, norm = _dictionary(architecture, dictionary)
+    K, norm = architecture.map.dictionary()
     tau = 1 / (sigma * norm**2) if tau is None else tau
     tied = architecture.tying == "tied"
     return _filled(
@@ -642,9 +625,9 @@ def chambolle_pock(
 
 
 def glorot(architecture: PrimalDual, generator: np.random.Generator) -> Arrays:
-    """Start at random: every kernel uniform in ``+-sqrt(6 / (rows + columns))``, no bias, unit steps.
+    """Return random weights: kernels uniform in ``+-sqrt(6 / (rows + columns))``, no bias, unit steps.
 
-    This is the default of TensorFlow 1.5, and so the likely start of the paper.
+    This is the default of TensorFlow 1.5, and so the likely choice of the paper.
     """
     limit = math.sqrt(6 / sum(architecture.map.kernel_shape))
 
@@ -657,28 +640,17 @@ def glorot(architecture: PrimalDual, generator: np.random.Generator) -> Arrays:
 
 
 def identity(architecture: PrimalDual, generator: np.random.Generator) -> Arrays:
-    """Start with a network that changes nothing: ``V = 0``, or tau where that is tied, the rest at random.
+    """Return the weights of a network that changes nothing: ``V = 0`` or, if tied, ``tau = 0``; W is random.
 
-    W is not zero too, since no gradient would reach either.
+    With both at zero, neither would get a gradient.
     """
     weights = glorot(architecture, generator)
     silent = ("V", "tau")
     return {name: 0 * part if name.partition(".")[0] in silent else part for name, part in weights.items()}
 
 
-def _dictionary(
-    architecture: PrimalDual, dictionary: np.ndarray[Any, Any] | None
-) -> tuple[np.ndarray[Any, Any], float]:
-    if dictionary is None:
-        return architecture.map.dictionary()
-    K = np.asarray(dictionary, np.float64)
-    if K.shape != architecture.map.kernel_shape:
-        raise InputError(f"the dictionary must have shape {architecture.map.kernel_shape}, got {K.shape}")
-    return K, architecture.map.norm(K)
-
-
 def _filled(architecture: PrimalDual, generator: np.random.Generator | None, **fills: Fill) -> Arrays:
-    """Make every tensor of an architecture, each by the rule for its kind."""
+    """Make every tensor of an architecture, by the rule for its kind: the name up to the dot."""
     generator = np.random.default_rng(0) if generator is None else generator
     fills |= {
         "b": np.zeros,
@@ -694,5 +666,5 @@ def _filled(architecture: PrimalDual, generator: np.random.Generator | None, **f
 
 
 def identity_of(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Return the map of a dual memory that changes nothing: ones, or the identity matrix."""
+    """Return the identity as a map of the dual memory: gains of one, or a matrix."""
     return np.ones(shape) if len(shape) == 1 else np.eye(shape[0])

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from pdrn.convex import Box
-from pdrn.convex.backend import AnyArray as Array
-from pdrn.convex.backend import namespace, zeros
+from pdrn.convex.backend import Array, Step, namespace, zeros
 from pdrn.convex.functionals import clip
 from pdrn.convex.operators import analyse
 from pdrn.errors import InputError
@@ -57,7 +56,8 @@ class LISTA(CellArchitecture):
         return {"W": K / norm**2, "E": K / norm**2, "D": K, "threshold": threshold}
 
     def states(self, weights: Weights, inputs: Box) -> Iterator[Array]:
-        E, D, threshold = weights["E"], weights["D"], abs(weights["threshold"])
+        E, D = weights["E"], weights["D"]
+        threshold = namespace(E).abs(weights["threshold"])
         seen = self.map.analyse(self.map.lay_out(inputs.centre), weights["W"])
         inside = _inside(self.map, inputs)
         a = _soft(seen, threshold)
@@ -105,7 +105,8 @@ class ResidualNetwork(CellArchitecture):
 
     def estimate(self, weights: Weights, inputs: Box, state: Array) -> Array:
         change = self.map.synthesise(state, weights["B"])
-        return inputs.centre + self.map.gather(change, inputs.lo.shape)
+        estimate: Array = inputs.centre + self.map.gather(change, inputs.lo.shape)
+        return estimate
 
     def products(self, shape: tuple[int, ...]) -> int:
         outer = self.map.products(shape)
@@ -223,7 +224,7 @@ class DeepPrimalDual(CellArchitecture):
         u, lower, upper = map.lay_out(guess), map.lay_out(inputs.lo), map.lay_out(inputs.hi)
         K, sigma, tau = weights["K"], weights["sigma"][0], weights["tau"][0]
         pull = tau * weights["pull"][0] ** 2
-        y: Array = 0.0
+        y: Step = 0.0
         x = x_bar = clip(u, lower, upper)
         for _ in range(self.depth):
             y = clip(sigma * map.analyse(x_bar, K) + y, -1.0, 1.0)

@@ -33,10 +33,10 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """An architecture and its weights, called as the architecture wants: with cells, or with a problem.
+    """An architecture and its weights. Call it with the bounds of cells or, if unrolled, with a problem.
 
-    The weights are all float32 or all float64, the type to compute in. The result has the type of the inputs.
-    Of a network on cells it lies in them exactly, of an unrolled problem where G is finite.
+    The weights are all float32 or all float64; the network computes in their dtype. The result has the dtype
+    of the inputs. It lies in the cells exactly, or in the domain of the problem's G.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class Network:
     architecture: Architecture
     weights: Arrays
     threads: int | None = 1
-    """Threads of the matrix products; None leaves that to NumPy."""
+    """Threads of the matrix products; None: as many as NumPy is set to use."""
 
     def __post_init__(self) -> None:
         set_field(self, "weights", _checked_weights(self.architecture, self.weights))
@@ -66,12 +66,11 @@ class Network:
         generator: np.random.Generator | None = None,
         dtype: Any = np.float32,
     ) -> Network:
-        """Return a network at the architecture's own start."""
-        weights = architecture.start(generator or np.random.default_rng(0))
-        return cls(architecture, {name: part.astype(dtype) for name, part in weights.items()})
+        """Return a network with the architecture's initial weights."""
+        return cls(architecture, architecture.start(generator or np.random.default_rng(0))).astype(dtype)
 
     def astype(self, dtype: Any) -> Network:
-        """Return the network with weights of another type."""
+        """Return the network with weights of another dtype."""
         weights = {name: part.astype(dtype) for name, part in self.weights.items()}
         return Network(self.architecture, weights, self.threads)
 
@@ -90,7 +89,7 @@ class Network:
 
 
 def _checked_weights(architecture: Architecture, weights: Arrays) -> Arrays:
-    """Return the weights in the architecture's order, refusing others, mixed types and non-finite ones."""
+    """Return the weights in the architecture's order; names, shapes, dtypes and values must be right."""
     check_shapes(architecture, {name: part.shape for name, part in weights.items()})
     arrays = {name: np.ascontiguousarray(weights[name]) for name in architecture.shapes()}
     types = {part.dtype for part in arrays.values()}
@@ -105,9 +104,9 @@ def check_shapes(architecture: Architecture, found: dict[str, tuple[int, ...]]) 
     """Raise InputError unless these tensors, by name and shape, are the architecture's."""
     wanted = architecture.shapes()
     if missing := sorted(wanted.keys() - found.keys()):
-        raise InputError(f"the network needs tensors that are missing: {_listed(missing)}")
+        raise InputError(f"the network lacks the tensors {_listed(missing)}")
     if extra := sorted(found.keys() - wanted.keys()):
-        raise InputError(f"there are tensors that the network has no place for: {_listed(extra)}")
+        raise InputError(f"the network has no tensors {_listed(extra)}")
     for name, shape in wanted.items():
         if tuple(found[name]) != shape:
             raise InputError(f"tensor {name} must have shape {shape}, got {tuple(found[name])}")
@@ -120,27 +119,30 @@ def _listed(names: list[str], most: int = 5) -> str:
 
 _lock = Lock()
 _holders: list[Any] = []
-"""The limit in force, once for every context that holds it: BLAS has one setting for the whole process."""
+"""The limit in force, once per open context: BLAS has one setting for the whole process."""
 
 
 @contextmanager
 def limited(threads: int | None) -> Iterator[None]:
     """Limit NumPy's matrix products to this many threads while the context lasts; None: no limit.
 
-    Of contexts that overlap, in several Python threads, the first sets the limit and the last restores it.
+    If contexts overlap, in several Python threads, the first sets the limit and the last restores it.
     """
     if threads is None:
         yield
         return
-    with _lock, _any_thread_may_set():
+    with _lock:
+        _release_openblas()
         _holders.append(_holders[0] if _holders else _blas().limit(limits=threads))
     try:
         yield
     finally:
-        with _lock, _any_thread_may_set():
+        with _lock:
             limit = _holders.pop()
             if not _holders:
+                _release_openblas()
                 limit.restore_original_limits()
+                _release_openblas()
 
 
 @cache
@@ -150,21 +152,17 @@ def _blas() -> Any:
     return ThreadpoolController().select(user_api="blas")
 
 
-@contextmanager
-def _any_thread_may_set() -> Iterator[None]:
-    """Release OpenBLAS, which threadpoolctl reserves for the first Python thread that sets a limit."""
-    libraries = [each for each in _blas().lib_controllers if hasattr(each, "clear_controlling_thread")]
-    for library in libraries:
-        library.clear_controlling_thread(force=True)
-    yield
-    for library in libraries:
-        library.clear_controlling_thread(force=True)
+def _release_openblas() -> None:
+    """Let any Python thread set a limit; threadpoolctl reserves OpenBLAS for the first that does."""
+    for library in _blas().lib_controllers:
+        if hasattr(library, "clear_controlling_thread"):
+            library.clear_controlling_thread(force=True)
 
 
 def repeated(network: Network, depth: int) -> Network:
-    """Return a primal-dual network of ``depth`` layers that repeats the last block of another.
+    """Return a primal-dual network with ``depth`` layers: those of another, then its last block again.
 
-    What no layer used when it was learned, the extrapolation after the last one, is that of the layer before.
+    The theta of the last layer was without effect in training; the theta before it replaces it.
 
     >>> from pdrn.nets import DenseMap, Network, PrimalDual
     >>> shallow = Network.started(PrimalDual(DenseMap(8), depth=2))
@@ -174,15 +172,15 @@ def repeated(network: Network, depth: int) -> Network:
     architecture = network.architecture
     if not isinstance(architecture, PrimalDual):
         raise InputError(
-            f"only primal-dual networks have blocks to repeat, not a {type(architecture).__name__}"
+            f"a {type(architecture).__name__} has no blocks to repeat; choose a primal-dual network"
         )
     if architecture.stages > 1:
-        raise InputError("stages see the signal anew; a network with several has no block to repeat")
+        raise InputError("a network with several stages has no block to repeat; choose one with one stage")
     if depth < architecture.depth:
-        raise InputError(f"a network of {architecture.depth} layers cannot go on to {depth}")
+        raise InputError(f"depth must be at least that of the network, {architecture.depth}, got {depth}")
     per_layer = architecture.learn_theta == "per layer"
     if architecture.depth == 1 and (architecture.memory in ("gain", "mix") or per_layer):
-        raise InputError("a single layer has not learned what to remember; train two or more")
+        raise InputError("a single layer has no learned memory or theta to repeat; train two or more")
     longer = dataclasses.replace(architecture, depth=depth)
     weights = {}
     for name, shape in longer.shapes().items():
@@ -200,11 +198,11 @@ def repeated(network: Network, depth: int) -> Network:
 
 
 class RunningNetwork:
-    """A convolutional primal-dual network that restores a stream hop by hop; its context, if any, is causal.
+    """A convolutional primal-dual network that restores a stream hop by hop; a context must be causal.
 
-    ``push`` takes the cells of a hop and returns the restored hop of ``latency`` samples earlier. Before the
-    first hop there is silence, cells that hold zero alone, and so the first results belong there. A network
-    with a context sees that silence: push ``reach[0]`` samples of it before a signal.
+    ``push`` takes the cells of a hop and returns the restored hop of ``latency`` samples earlier. The delay
+    lines start with silence, cells [0, 0]: the first results are silence, too. If the network has a context,
+    push ``reach[0]`` samples of silence before a signal, since the context sees them.
 
     Examples
     --------
@@ -224,9 +222,9 @@ class RunningNetwork:
     def __init__(self, network: Network) -> None:
         architecture = network.architecture
         if not (isinstance(architecture, PrimalDual) and isinstance(architecture.map, ConvolutionalMap)):
-            raise InputError("a signal without end takes a convolutional primal-dual network; choose another")
+            raise InputError("a stream needs a convolutional primal-dual network; choose another")
         if architecture.context and not architecture.causal:
-            raise InputError("the context of this network is the future too; choose a causal one")
+            raise InputError("the context of this network includes the future; choose a causal one")
         self.latency = architecture.depth * architecture.map.edge
         self._network, self._architecture, self._hop = network, architecture, architecture.map.hop
         silence = np.zeros(self._hop, _type_of(network.weights))
@@ -237,7 +235,7 @@ class RunningNetwork:
         ]
 
     def push(self, lo: NumpyArray, hi: NumpyArray) -> NumpyArray:
-        """Take the cells of the next hop, and return the restored hop that they complete."""
+        """Take the cells of the next hop; return the restored hop of ``latency`` samples earlier."""
         if np.shape(lo) != (self._hop,):
             raise InputError(f"this network takes hops of {self._hop} samples, got shape {np.shape(lo)}")
         given = self._architecture.inputs(lo, hi, check_values=True)
@@ -251,7 +249,7 @@ class RunningNetwork:
 
 
 class _Stage:
-    """The layers of one prior, and the neighbouring views that its weights depend on."""
+    """The layers of one stage, and the earlier views that its context sees."""
 
     def __init__(self, architecture: PrimalDual, map: ConvolutionalMap, weights: Arrays, stage: int) -> None:
         self._architecture, self._weights, self._stage = architecture, weights, stage
@@ -260,7 +258,7 @@ class _Stage:
         self._earlier = [_DelayLine([nothing] * (VIEWS - 1)) for _ in range(architecture.context)]
         count = architecture.layers_per_stage
         self._layers = [_Layer(architecture, map, weights, stage * count + i) for i in range(count)]
-        # Each layer gets a view later than the one before it, by the delay of the map.
+        # Each layer works on a later view than the one before it, by the delay of the map.
         self._priors = [_DelayLine([L1()] * (i * self._map.delay)) for i in range(count)]
 
     def step(self, state: State) -> State:
@@ -277,14 +275,14 @@ class _Stage:
 
 
 class _Layer:
-    """One block, and the delay lines that hold its inputs until the views are complete."""
+    """One block, and delay lines for its inputs, which wait until the map has seen their whole view."""
 
     def __init__(self, architecture: PrimalDual, map: ConvolutionalMap, weights: Arrays, layer: int) -> None:
         running, dtype = _RunningMap(map, weights), _type_of(weights)
         self._block = architecture.block(layer, weights, running)
         silence = np.zeros(map.hop, dtype)
         self._cells = _DelayLine[Functional]([Box(silence, silence)] * running.delay)
-        self._x = _DelayLine([silence] * running.delay)
+        self._x = _DelayLine[Any]([silence] * running.delay)
         # The dual variable before the first layer is the number 0.
         self._y = _DelayLine([np.zeros(map.channels, dtype) if layer else 0.0] * running.delay)
 
@@ -294,11 +292,11 @@ class _Layer:
 
 
 class _RunningMap:
-    """A convolutional map that takes a hop, or a view, at a time; see `pdrn.nets.maps.KernelMap`."""
+    """A convolutional map on one hop, or one view, per call; see `pdrn.nets.maps.KernelMap`."""
 
     def __init__(self, map: ConvolutionalMap, weights: Arrays) -> None:
         self.delay = map.edge // map.hop
-        """Hops between an input and the output that it completes."""
+        """Hops from an input to its complete output."""
         self._hop = map.hop
         self._seen, self._sum = np.zeros((2, map.window), _type_of(weights))
 

@@ -1,14 +1,14 @@
 """Any problem min F(Kx) + G(x), unrolled: iterations of Chambolle-Pock as the layers of a network.
 
-F, G and the data come with the problem at every call, and so do the operator and the steps that the algorithm
-takes for it. What is learned replaces the operator and multiplies the steps:
+A call takes a problem, whose F, G and data it uses. Learned kernels W and V replace the problem's operator K,
+and learned factors multiply the steps that the algorithm takes for it:
 
     y'     = prox_{sigma F*}(y + sigma W x_bar)
     x'     = prox_{tau G}(x - tau V'y')
     x_bar' = x' + theta (x' - x)
 
-It starts at W = V = K and the algorithm's own sigma, tau and theta. NumPy arrays and torch tensors run the
-same code.
+Initially W = V = K, and sigma, tau and theta are those of the algorithm. NumPy arrays and torch tensors run
+the same code.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pdrn.convex import ChambollePock, Dense, Operator, Problem
-from pdrn.convex.backend import AnyArray as Array
 from pdrn.convex.backend import (
+    AnyArray,
+    Array,
     Step,
     convert,
     is_real,
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 Kernel = Literal["own", "matrix", "gains"]
 
 MAX_MATRIX = 2**18
-"""An operator without arrays of its own is learned as a matrix of at most this many entries."""
+"""Largest number of entries of a matrix that is learned in place of an operator without arrays."""
 
 _ANY_MATRIX = Dense(np.ones((1, 1)))
 
@@ -75,29 +76,31 @@ def unroll(
     """Turn a problem min F(Kx) + G(x) into a torch module that learns to solve problems like it.
 
     Before training, layer l is iterate l of ``solve(problem, algorithm)``, except with the memory ``bias``.
-    The module is called with problems that differ from this one in what F and G hold and in their batch.
-    Their operator is like this one's: share it, so that its norm is computed once.
+    Call the module with problems that differ from this one in the arrays of F and G and in their batch. Let
+    them share this problem's operator, so that its norm is computed once.
 
     Parameters
     ----------
     problem
-        It gives the operator, and the type to compute in, float32 or float64.
+        Its operator is the initial kernel; its dtype, float32 or float64, is that of the module.
     depth
         Number of layers.
     algorithm
-        Where learning starts; default: ``ChambollePock()``.
+        The initial steps and theta; default: ``ChambollePock()``.
     kernel
-        What is learned of the operator. ``own``: the arrays that it holds, such as a matrix or filters.
-        ``matrix``: all of its matrix. ``gains``: a factor per channel of coefficients, which for an l1 norm
-        is its weight. Default: the first of these that is possible, for matrices up to 512 by 512.
+        The learned part of the operator. ``own``: its arrays, such as a matrix or filters. ``matrix``: its
+        whole matrix. ``gains``: a factor per channel of coefficients, which for an l1 norm is its weight.
+        Default: the first of these that is possible, for matrices up to 512 by 512.
     tying
-        ``untied``: an analysing and a synthesising kernel for every layer. ``half``: one that does both.
-        ``tied``: one for all layers.
+        ``untied``: every layer has a kernel for analysis and one for synthesis. ``half``: every layer has one
+        for both. ``tied``: all layers share one.
     memory
-        What the dual step adds to ``sigma W x``: the last dual variable (``dual``), a bias (``bias``), or a
-        bias and the last dual variable times a number per channel (``gain``) or a matrix (``mix``).
+        The term that the dual step adds to ``sigma W x_bar``. ``dual``: the last dual variable. ``bias``: a
+        bias. ``gain``, ``mix``: a bias, and the last dual variable times one number per channel, or times a
+        matrix across channels.
     learn_steps, learn_theta
-        Whether a factor of each step, and theta, are learned: ``no``, ``once`` or ``per layer``.
+        Whether a factor of each step, and theta, are learned: ``no``, ``once`` for all layers, or ``per
+        layer``.
 
     Examples
     --------
@@ -114,40 +117,54 @@ def unroll(
 
     from pdrn.nets.torch import NetworkModule
 
-    architecture = Unrolling.of(
-        problem,
+    K, algorithm = problem.K, algorithm or ChambollePock()
+    if not isinstance(algorithm, ChambollePock):
+        raise InputError(f"a {type(algorithm).__name__} has no layers to learn; unroll ChambollePock")
+    arrays = _arrays_of(K)
+    if kernel is None:
+        kernel = "own" if arrays else "matrix" if math.prod(K.shape) <= MAX_MATRIX else "gains"
+    elif kernel == "own" and not arrays:
+        raise InputError(f"{K} holds no arrays to learn; choose the kernel matrix or gains")
+    shapes: list[tuple[int, ...]] = [tuple(map(int, part.shape)) for part in arrays]
+    if kernel != "own":
+        shapes = [K.shape] if kernel == "matrix" else [(K.channels,)]
+    architecture = Unrolling(
         depth,
-        algorithm,
-        kernel=kernel,
-        tying=tying,
-        memory=memory,
-        learn_steps=learn_steps,
-        learn_theta=learn_theta,
+        kernel,
+        tuple(shapes),
+        K.channels,
+        memory,
+        tying,
+        learn_steps,
+        learn_theta,
+        algorithm.sigma,
+        algorithm.tau,
+        algorithm.theta,
     )
     dtype = torch.float64 if str(problem.start.dtype).endswith("float64") else torch.float32
-    return NetworkModule(architecture, architecture.start(problem.K), dtype=dtype)
+    return NetworkModule(architecture, architecture.start(K), dtype=dtype)
 
 
 @dataclass(frozen=True)
 class Unrolling(PrimalDualFamily):
-    """L steps on a problem, started where the problem starts, with a dual variable of zero.
+    """L primal-dual blocks on a problem; x starts at ``problem.start``, y at zero.
 
     Attributes
     ----------
     depth
         Number of layers, L.
     kernel
-        What is learned of the operator; see ``unroll``.
+        The learned part of the operator; see ``unroll``.
     kernel_shapes
-        The shapes of the arrays that a kernel consists of.
+        Shapes of the arrays of one kernel.
     channels
-        Kinds of coefficients that the operator has; biases, gains and memory are per channel.
+        Number of channels of the operator's coefficients; biases, gains and memory are per channel.
     memory, tying, learn_theta
         See ``PrimalDualFamily``.
     learn_steps
-        Whether factors of the steps are learned: ``no``, ``once`` for all layers, ``per layer``.
+        Whether factors of the steps are learned: ``no``, ``once`` for all layers, or ``per layer``.
     sigma, tau, theta
-        Those of the algorithm; a step that is None follows from every problem's weight.
+        Those of the algorithm; a step that is None is computed for every problem.
     """
 
     depth: int
@@ -168,42 +185,10 @@ class Unrolling(PrimalDualFamily):
         check_choices(self)
         set_field(self, "kernel_shapes", tuple(map(tuple, self.kernel_shapes)))
         if not self.kernel_shapes or (self.kernel != "own" and len(self.kernel_shapes) > 1):
-            raise InputError(f"a kernel {self.kernel} does not consist of {len(self.kernel_shapes)} arrays")
+            raise InputError(f"a kernel of kind {self.kernel} cannot have {len(self.kernel_shapes)} arrays")
         for size in (size for shape in self.kernel_shapes for size in shape):
             require_size("a size of a kernel", size)
-        self._algorithm  # noqa: B018 (refuses steps that cannot be)
-
-    @staticmethod
-    def of(
-        problem: Problem,
-        depth: int,
-        algorithm: ChambollePock | None = None,
-        *,
-        kernel: Kernel | None = None,
-        **options: Any,
-    ) -> Unrolling:
-        """Return the architecture of a network for problems like this one; ``unroll`` has the parameters."""
-        K, algorithm = problem.K, algorithm or ChambollePock()
-        if not isinstance(algorithm, ChambollePock):
-            raise InputError(f"a {type(algorithm).__name__} has no layers to learn; unroll ChambollePock")
-        arrays = _arrays_of(K)
-        if kernel is None:
-            kernel = "own" if arrays else "matrix" if math.prod(K.shape) <= MAX_MATRIX else "gains"
-        elif kernel == "own" and not arrays:
-            raise InputError(f"{K} holds no arrays to learn; choose the kernel matrix or gains")
-        shapes: list[tuple[int, ...]] = [tuple(map(int, part.shape)) for part in arrays]
-        if kernel != "own":
-            shapes = [K.shape] if kernel == "matrix" else [(K.channels,)]
-        return Unrolling(
-            depth,
-            kernel,
-            tuple(shapes),
-            K.channels,
-            sigma=algorithm.sigma,
-            tau=algorithm.tau,
-            theta=algorithm.theta,
-            **options,
-        )
+        self._algorithm  # noqa: B018 (checks the steps)
 
     @property
     def learned_numbers(self) -> dict[str, Learned]:
@@ -213,7 +198,7 @@ class Unrolling(PrimalDualFamily):
         return self._family_shapes(self.kernel_shapes, self.channels)
 
     def start(self, K: Operator) -> Arrays:
-        """Return the weights that make it Chambolle-Pock with this operator, float64."""
+        """Return the weights of Chambolle-Pock with this operator, float64."""
         if self.kernel == "own":
             parts = [to_numpy(array).astype(np.float64) for array in _arrays_of(K)]
         else:
@@ -231,7 +216,7 @@ class Unrolling(PrimalDualFamily):
 
     def inputs(self, lo: Any, hi: Any = None, *, check_values: bool) -> Problem:
         if hi is not None or not isinstance(lo, Problem):
-            raise InputError(f"this network takes a Problem, as the solver does, got a {type(lo).__name__}")
+            raise InputError(f"this network takes one Problem, as the solver does, got a {type(lo).__name__}")
         return lo
 
     def convert(self, inputs: Problem, like: Array) -> Problem:
@@ -250,8 +235,8 @@ class Unrolling(PrimalDualFamily):
     def estimate(self, weights: Weights, inputs: Problem, state: State) -> Array:
         return state.x
 
-    def finish(self, x: Array, inputs: Problem) -> Array:
-        """Return x in the type of the problem; conversion may have left the domain of G."""
+    def finish(self, x: Array, inputs: Problem) -> AnyArray:
+        """Return x in the dtype of the problem, projected: rounding may leave the domain of G."""
         return x if x.dtype == inputs.start.dtype else inputs.G.project(convert(x, inputs.start))
 
     @cached_property
@@ -266,8 +251,8 @@ class Unrolling(PrimalDualFamily):
         }[self.kernel]
         if not fits:
             raise InputError(
-                f"this network was unrolled from a problem with another operator than {type(K).__name__} of "
-                f"shape {K.shape}; pass problems with one like that"
+                f"{type(K).__name__} of shape {K.shape} does not fit the operator that this network was "
+                "unrolled from; pass problems with that operator"
             )
 
     def _layer(self, layer: int, weights: Weights, K: Operator, sigma: Step, tau: Step) -> Block:
@@ -287,7 +272,7 @@ class Unrolling(PrimalDualFamily):
         )
 
     def _operator(self, parts: list[Array], K: Operator) -> Operator:
-        """Return the operator that a kernel makes of K."""
+        """Return K with the arrays of a kernel in place of its own."""
         if self.kernel == "gains":
             return _Gains(per_channel(parts[0], K.shape[0]), K)
         remaining = iter(parts)
@@ -299,24 +284,24 @@ class Unrolling(PrimalDualFamily):
 
 @dataclass(frozen=True, eq=False)
 class _Gains(Operator):
-    """``diag(gains) K``, for one gain per coefficient."""
+    """``diag(gains) K``, with one gain per coefficient."""
 
-    gains: Array
+    gains: AnyArray
     operator: Operator
 
     @property
     def shape(self) -> tuple[int, int]:
         return self.operator.shape
 
-    def apply(self, x: Array) -> Array:
+    def apply(self, x: Array) -> AnyArray:
         return self.gains * self.operator.apply(x)
 
-    def adjoint(self, y: Array) -> Array:
+    def adjoint(self, y: Array) -> AnyArray:
         return self.operator.adjoint(self.gains * y)
 
 
 def _arrays_of(K: Operator) -> list[Array]:
-    """Return the arrays of floats that an operator holds, at any depth: masks and indices are not learned."""
+    """Return the float arrays of an operator, at any depth; masks and indices are not learned."""
     found: list[Array] = []
 
     def note(array: Array) -> Array:
