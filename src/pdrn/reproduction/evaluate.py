@@ -84,9 +84,9 @@ def method_named(name: str, frame_length: int = FRAME_LENGTH, sample_rate_hz: in
 
 
 def trained_depths(name: str) -> tuple[float, ...]:
-    """Return the bit depth, or the ends of the range, that a method was trained for; () if for any.
+    """Return the bit depth, or the ends of the range, for which a method was trained; () if any depth fits.
 
-    Networks in units of the cell, and methods that were not trained, are for any.
+    Any depth fits networks in units of the cell, and methods that were not trained.
     """
     model, _ = _model_and_shifts(name)
     if model in registry.names() or not os.path.isfile(model):

@@ -35,10 +35,10 @@ PALETTE = ("#8a94a3", "#2a78b5", "#c8452e", "#c2800f")
 SAMPLES_SHOWN = 80
 
 LOG_RATIO = 5
-"""Epochs are on a logarithmic scale if some networks had more than this multiple of the others'."""
+"""Epochs are on a logarithmic scale if the longest run has more than this multiple of the shortest."""
 
 
-def curves(table: Table1, kind: Kind, with_papers: bool) -> Figure:
+def curves(table: Table1, kind: Kind, with_paper: bool) -> Figure:
     """Draw training and development errors over the epochs, without and with regularisation.
 
     The layout is that of the paper's figures. Ticks at the right edge can mark the paper's minima.
@@ -62,7 +62,7 @@ def curves(table: Table1, kind: Kind, with_papers: bool) -> Figure:
                         [entry["epoch"] for entry in result.log], errors, color=colour, lw=1.2, marker=marker
                     )
                     papers = PAPER_TABLE_1.get((kind, split, regularised, depth))
-                    if papers and with_papers:
+                    if papers and with_paper:
                         at = panel.get_yaxis_transform()
                         panel.plot([0.985, 1.0], 2 * [1e4 * papers], transform=at, color=colour, lw=2.5)
                 if not panel.lines:
@@ -200,7 +200,7 @@ def iterating(results: Sequence[Mapping[str, Any]]) -> Figure:
         left.set_title("error")
         left.set_ylabel("MSE ratio, development")
         left.set_ylim(top=min(1.2, left.get_ylim()[1]))
-        right.set_title("duality gap of what a tied network solves")
+        right.set_title("duality gap of tied networks")
         right.set_ylabel("gap, relative to the value")
         right.set_yscale("log")
         for panel in (left, right):

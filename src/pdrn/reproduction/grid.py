@@ -52,9 +52,9 @@ class Grid:
     bits: int = BITS
     frame_length: int = FRAME_LENGTH
     lambdas: tuple[float, ...] = LAMBDAS
-    """Candidates for lambda; without any, all networks are trained without regularisation."""
+    """Candidates for lambda; (): train without regularisation only."""
     lambda_depth: int = 0
-    """The depth at which lambda is chosen; 0: two, or else the smallest."""
+    """The depth at which lambda is chosen (0: two, or else the smallest)."""
     sample_rate_hz: int = 0
     """Resample the corpus to this rate (0: keep)."""
     seed: int = 0
@@ -69,7 +69,7 @@ class Grid:
         if self.lambda_depth not in (0, *self.depths):
             raise InputError(f"lambda_depth {self.lambda_depth} is not a depth of the grid; choose one")
         if self.lambda_depth and not self.lambdas:
-            raise InputError("without lambdas none is chosen; leave the depth at which to choose it out")
+            raise InputError("the depth at which lambda is chosen needs lambdas; leave it out")
         if any(value <= 0 for value in self.lambdas):
             raise InputError("lambdas must be above 0; networks without regularisation are always trained")
 
@@ -219,7 +219,7 @@ def train_network(
 ) -> Trained:
     """Train a network of the grid; an error is returned, so that the others are still trained.
 
-    Without a callback, notes are returned too: they may come from another process.
+    Without a callback, its notes are returned: it may run in another process.
     """
     notes = _Notes()
     run, error = None, ""

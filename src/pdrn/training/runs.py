@@ -44,7 +44,7 @@ from pdrn.storage import (
 from pdrn.training.config import Config, run_name
 
 Entry = dict[str, Any]
-"""One line of a log: what was measured after an epoch."""
+"""One line of a log: the measurements after an epoch."""
 
 LOGGED = ("step", "train_mse", "dev_mse", "dev_snr", "dev_ratio", "best_epoch", "training_seconds")
 """The numbers that every line of a log has, besides its epoch."""
@@ -111,7 +111,7 @@ class Run:
 
     @property
     def has_state(self) -> bool:
-        """Whether there is a checkpoint."""
+        """Whether the run has a checkpoint."""
         return (self.folder / "state.safetensors").is_file()
 
     def record(self) -> Record | None:
@@ -138,7 +138,7 @@ class Run:
     def create(self, record: Record, resume_from: Run | None = None) -> None:
         """Create the folder, with the log and the checkpoint of another run to resume from.
 
-        The record is written last: a process that is killed before starts afresh.
+        The record is written last: a process that is killed earlier starts from scratch.
         """
         make_folder(self.folder)
         for name in ("log.jsonl", "best.safetensors", "state.safetensors"):
@@ -237,7 +237,7 @@ class Run:
         save_tensors(self.folder / "state.safetensors", tensors, facts)
 
     def load_state(self, shapes: dict[str, tuple[int, ...]]) -> tuple[Tensors, dict[str, Any]] | None:
-        """Return the checkpoint, or None if there is none; refuse that of another run or network."""
+        """Return the checkpoint, None if the run has none; refuse that of another run or network."""
         path, remedy = self.folder / "state.safetensors", "remove it to start this run again"
         if not self.has_state:
             return None
@@ -317,14 +317,14 @@ def code_version() -> str:
     return f"{version('pdrn')}+{digest.hexdigest()[:12]}"
 
 
-# Files with checksums, for runs and for what is measured about them.
+# Files with checksums, for runs and measurements.
 
 FACTS_KEY = "facts"
 
 
 def save_json(path: Path, table: dict[str, Any]) -> None:
     """Write a table as JSON with its checksum, atomically."""
-    table = json.loads(json.dumps(table))  # so that the checksum is that of the table as it is read
+    table = json.loads(json.dumps(table))  # the checksum is that of the table as it is read
     with atomic_write(path, overwrite=True) as stream:
         stream.write(json.dumps(table | {"sha256": content_sha256(table)}, indent=1).encode())
 
@@ -333,7 +333,7 @@ def load_json(path: Path) -> dict[str, Any]:
     """Read a table, and verify its checksum."""
     table = json.loads(path.read_bytes())
     if not isinstance(table, dict):
-        raise InputError("it is no table")
+        raise InputError("it is not a table")
     verify_checksum(table, always=True)
     del table["sha256"]
     return table
@@ -351,7 +351,7 @@ def load_tensors(path: Path) -> tuple[Tensors, dict[str, Any]]:
     with open_tensors(path) as file:
         facts = json.loads((file.metadata() or {}).get(FACTS_KEY, "{}"))
         if {file.get_slice(name).get_dtype() for name in file.keys()} - {"F32"}:  # noqa: SIM118 (no mapping)
-            raise InputError("its numbers are of another type")
+            raise InputError("its tensors are not float32")
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         verify_checksum(facts, tensors, always=True)
     return tensors, facts

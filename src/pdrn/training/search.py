@@ -182,14 +182,14 @@ class Search:
         settings = "  ".join(f"{name}={value:g}" for name, value in values.items())
         try:
             config = self.config_for(values)
-        except InputError as reason:  # only the ends of a range are known to be possible
+        except InputError as reason:  # only the ends of a range were checked
             study.tell(trial, state=TrialState.FAIL)
             return TrialResult(number, values, reason=str(reason))
         try:
             with display(f"{number}/{count}  {settings}") as callback:
                 callbacks = [callback, _Pruner(trial)]
                 run = train(config, self.corpus, self.out, threads=self.threads, callbacks=callbacks)
-        except _Pruned as end:
+        except optuna.TrialPruned as end:
             study.tell(trial, state=TrialState.PRUNED)
             return TrialResult(number, values, reason=str(end))
         except Diverged as end:
@@ -198,10 +198,6 @@ class Search:
         error = run.smallest("dev_ratio")
         study.tell(trial, error)
         return TrialResult(number, values, error)
-
-
-class _Pruned(Exception):
-    """A trial is worse than most others."""
 
 
 class _Pruner(Callback):
@@ -218,7 +214,7 @@ class _Pruner(Callback):
         if entry["epoch"] not in self.reported:
             self.trial.report(entry["dev_ratio"], entry["epoch"])
         if entry["epoch"] > self.grace and self.trial.should_prune():
-            raise _Pruned(f"stopped after epoch {entry['epoch']}: most others were better by then")
+            raise optuna.TrialPruned(f"stopped after epoch {entry['epoch']}: most others were better by then")
 
 
 def default_ranges(config: Config) -> list[str]:
