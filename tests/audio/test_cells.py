@@ -20,13 +20,13 @@ def boxes(draw, wide_ends=ends):
 
 
 @given(boxes())
-def test_the_centre_is_a_finite_point_of_the_cell(cells):
+def test_centre_is_finite_and_inside(cells):
     assert np.isfinite(cells.centre).all()
     assert cells.contains(cells.centre).all()
 
 
 @given(boxes(), points)
-def test_a_projected_point_is_in_its_cell_and_nearest(cells, x):
+def test_projection_is_nearest_point_of_cell(cells, x):
     projected = cells.project(x)
     assert cells.violation(projected) == 0.0
     np.testing.assert_array_equal(projected[cells.contains(x)], x[cells.contains(x)])
@@ -37,18 +37,18 @@ def test_a_projected_point_is_in_its_cell_and_nearest(cells, x):
 
 
 @given(boxes(), points)
-def test_violation_is_zero_exactly_inside(cells, x):
+def test_violation_is_zero_iff_inside(cells, x):
     assert (cells.violation(x) == 0.0) == cells.contains(x).all()
 
 
 @given(boxes(), st.integers(0, LENGTH))
-def test_slices_concatenate_to_the_whole_and_commute_with_the_centre(cells, at):
+def test_slicing_commutes_with_concatenate_and_centre(cells, at):
     assert concatenate([cells[:at], cells[at:]]) == cells
     np.testing.assert_array_equal(cells[at:].centre, cells.centre[at:])
 
 
 @given(boxes(), points)
-def test_what_is_in_the_float32_cell_is_in_the_float64_cell(cells, x):
+def test_float32_cells_lie_inside_float64_cells(cells, x):
     try:
         narrow = cells.astype(np.float32)
     except ValueError:
@@ -72,29 +72,29 @@ def test_float32_rounds_each_end_inward():
     assert 0.7 - float(cells.hi[0]) == pytest.approx(1.19e-8, rel=1e-1)
 
 
-def test_float32_refuses_a_cell_without_a_float32():
+def test_refuses_cell_without_float32():
     with pytest.raises(ValueError, match="float32"):
         Cells([0.1, 0.0], [0.1 + 1e-15, 1.0]).astype(np.float32)
 
 
-def test_half_open_cells_have_their_finite_end_for_a_centre_and_unbounded_ones_zero():
+def test_centre_of_open_ended_and_unbounded_cells():
     cells = Cells([-np.inf, 2.0, -np.inf, 1.0], [-3.0, np.inf, np.inf, 2.0])
     assert cells.centre.tolist() == [-3.0, 2.0, 0.0, 1.5]
     assert cells.radius.tolist() == [np.inf, np.inf, np.inf, 0.5]
 
 
-def test_the_centre_of_the_smallest_number_is_not_rounded_to_zero():
+def test_centre_of_subnormal_is_not_zero():
     assert Cells([5e-324], [5e-324]).centre == [5e-324]
 
 
-def test_violation_is_the_largest_distance_and_infinite_for_nan():
+def test_violation_is_largest_distance_and_inf_for_nan():
     cells = Cells([0.0, 0.0], [1.0, 1.0])
     assert cells.violation([1.5, -0.25]) == 0.5
     assert cells.violation([0.5, np.nan]) == np.inf
     assert cells.violation([0.5, np.inf]) == np.inf
 
 
-def test_an_infinite_sample_is_inside_an_open_ended_cell():
+def test_open_ended_cell_contains_infinity():
     assert Cells([0.0], [np.inf]).violation([np.inf]) == 0.0
 
 
@@ -102,19 +102,19 @@ def test_an_infinite_sample_is_inside_an_open_ended_cell():
     ("lo", "hi"),
     [([1.0], [0.0]), ([np.nan], [0.0]), ([np.inf], [np.inf]), ([-np.inf], [-np.inf]), ([0.0], [1.0, 2.0])],
 )
-def test_cells_that_hold_no_number_are_refused(lo, hi):
+def test_refuses_empty_cells(lo, hi):
     with pytest.raises(ValueError, match="lo"):
         Cells(lo, hi)
 
 
-def test_cells_cannot_be_written_to():
+def test_cells_are_read_only():
     cells = Cells(np.zeros(2), np.ones(2))
     with pytest.raises(ValueError, match="read-only"):
         cells.lo[0] = 5.0
 
 
 @pytest.mark.parametrize("kept", [lambda array: array, lambda array: np.broadcast_to(array, array.shape)])
-def test_cells_do_not_follow_the_array_they_were_made_from(kept):
+def test_cells_copy_writable_arrays(kept):
     ends = np.zeros(2)
     cells = Cells(kept(ends), kept(ends))
     ends[0] = 5.0
@@ -124,12 +124,12 @@ def test_cells_do_not_follow_the_array_they_were_made_from(kept):
 
 @pytest.mark.parametrize("samples", [0.5, [0.5], [0.5, 0.5, 0.5], [[0.5, 0.5]]])
 @pytest.mark.parametrize("method", [Cells.project, Cells.contains, Cells.violation])
-def test_samples_of_another_shape_are_refused(method, samples):
+def test_refuses_samples_of_other_shape(method, samples):
     with pytest.raises(ValueError, match=r"\(2,\)"):
         method(Cells([0.0, 0.0], [1.0, 1.0]), samples)
 
 
-def test_nan_is_not_projected():
+def test_project_refuses_nan():
     with pytest.raises(ValueError, match="NaN"):
         Cells([0.0, 0.0], [1.0, 1.0]).project([0.5, np.nan])
 
@@ -141,7 +141,7 @@ def test_opening_keeps_float32():
 
 
 @given(boxes(), points)
-def test_a_point_projected_inside_is_between_the_ends_wherever_there_is_something_between(cells, samples):
+def test_project_inside_is_strictly_inside(cells, samples):
     inside_points = cells.project_inside(samples)
     assert cells.contains(inside_points).all()
     has_room = np.nextafter(cells.lo, cells.hi) < cells.hi
@@ -150,5 +150,5 @@ def test_a_point_projected_inside_is_between_the_ends_wherever_there_is_somethin
     np.testing.assert_array_equal(inside_points[inside], samples[inside])
 
 
-def test_a_point_projected_inside_beside_zero_is_no_tiny_number():
+def test_project_inside_avoids_subnormals():
     assert Cells([0.0], [0.25]).project_inside([-1.0]) == 0.25 * 2.0**-20

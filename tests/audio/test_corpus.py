@@ -28,12 +28,12 @@ def ieee(ieee_folder):
 @pytest.mark.parametrize(
     ("split", "files", "frames"), [("train", 504, 20641), ("dev", 108, 4419), ("test", 108, 4486)]
 )
-def test_the_paper_s_corpus_has_the_paper_s_files_and_frames(ieee, split, files, frames):
+def test_ieee_corpus_has_files_and_frames_of_paper(ieee, split, files, frames):
     assert len(ieee.split(split)) == files
     assert sum(len(cut(signal, 1024)) for signal in ieee.signals(split, np.float32)) == frames
 
 
-def test_the_paper_s_corpus_quantized_to_5_bits_has_the_paper_s_snr(ieee):
+def test_ieee_corpus_at_5_bits_has_snr_of_paper(ieee):
     quantizer = MidRise(bits=5)
     files = ieee.signals("test")
     whole_frames = [signal[: len(signal) // 1024 * 1024] for signal in files]
@@ -43,14 +43,14 @@ def test_the_paper_s_corpus_quantized_to_5_bits_has_the_paper_s_snr(ieee):
     assert metrics.mse(frames, quantizer.quantize(frames)) == pytest.approx(4.33e-4, abs=5e-7)
 
 
-def test_a_folder_s_own_split_is_kept(tmp_path):
+def test_uses_split_subfolders(tmp_path):
     fill(tmp_path, ["train/a.wav", "train/deep/b.flac", "dev/c.wav", "test/d.wav", "stray.wav"])
     corpus = Corpus.scan(tmp_path)
     assert [entry.path for entry in corpus.split("train")] == ["train/a.wav", "train/deep/b.flac"]
     assert [len(corpus.split(split)) for split in SPLITS] == [2, 1, 1]
 
 
-def test_folders_are_joined_in_any_order_and_keep_their_splits(tmp_path):
+def test_joined_is_independent_of_order_and_keeps_splits(tmp_path):
     names = ["train/a.wav", "dev/b.wav", "test/c.wav"]
     one, two = (Corpus.scan(fill(tmp_path / name, names)) for name in ("one", "two"))
     both = Corpus.joined([two, one])
@@ -61,7 +61,7 @@ def test_folders_are_joined_in_any_order_and_keep_their_splits(tmp_path):
     assert Corpus.joined([one]) is one
 
 
-def test_folders_that_share_a_sound_or_differ_in_rate_are_not_joined(tmp_path):
+def test_joined_refuses_shared_files_and_different_rates(tmp_path):
     names = ["train/a.wav", "dev/b.wav", "test/c.wav"]
     fill(tmp_path / "one", names)
     fill(tmp_path / "two", names, sample_rate_hz=2 * RATE)
@@ -74,7 +74,7 @@ def test_folders_that_share_a_sound_or_differ_in_rate_are_not_joined(tmp_path):
     assert [len(signal) for signal in resampled.signals("dev")] == [1000, 500]
 
 
-def test_other_folders_are_split_70_15_15_by_seed(tmp_path):
+def test_random_split_is_70_15_15_by_seed(tmp_path):
     fill(tmp_path, [f"{index}.wav" for index in range(40)], frames=10)
     corpus = Corpus.scan(tmp_path)
     assert [len(corpus.split(split)) for split in SPLITS] == [28, 6, 6]
@@ -83,7 +83,7 @@ def test_other_folders_are_split_70_15_15_by_seed(tmp_path):
 
 
 @pytest.mark.parametrize("pattern", ["{speaker}-7-{index}.wav", "p{speaker}_{index}.wav"])
-def test_one_speaker_s_files_stay_together(tmp_path, pattern):
+def test_random_split_keeps_speakers_together(tmp_path, pattern):
     fill(tmp_path, [pattern.format(speaker=s, index=i) for s in range(10, 30) for i in range(3)], frames=10)
     corpus = Corpus.scan(tmp_path)
     speakers = [{entry.path.split("-")[0].split("_")[0] for entry in corpus.split(split)} for split in SPLITS]
@@ -92,19 +92,19 @@ def test_one_speaker_s_files_stay_together(tmp_path, pattern):
 
 
 @pytest.mark.parametrize("name", ["dev", "val", "valid", "validation"])
-def test_the_second_split_has_several_names(tmp_path, name):
+def test_dev_split_has_several_names(tmp_path, name):
     fill(tmp_path, ["train/a.wav", f"{name}/b.wav", "test/c.wav"], frames=10)
     assert [entry.path for entry in Corpus.scan(tmp_path).split("dev")] == [f"{name}/b.wav"]
 
 
 @pytest.mark.parametrize("missing", SPLITS)
-def test_part_of_a_split_is_not_mixed_up(tmp_path, missing):
+def test_refuses_incomplete_split_subfolders(tmp_path, missing):
     fill(tmp_path, [f"{split}/{i}.wav" for split in SPLITS if split != missing for i in range(9)], frames=10)
     with pytest.raises(AudioError, match=rf"\b{missing}\b"):
         Corpus.scan(tmp_path)
 
 
-def test_subfolders_stay_together_where_names_do_not_tell_the_speaker(tmp_path):
+def test_random_split_keeps_subfolders_together(tmp_path):
     fill(tmp_path, [f"{who}/{index}.wav" for who in "abcdefghij" for index in range(3)], frames=10)
     corpus = Corpus.scan(tmp_path)
     folders = [{entry.path.split("/")[0] for entry in corpus.split(split)} for split in SPLITS]
@@ -112,7 +112,7 @@ def test_subfolders_stay_together_where_names_do_not_tell_the_speaker(tmp_path):
     assert len(set.union(*folders)) == 10
 
 
-def test_told_speakers_stay_together_among_files_that_tell_nothing(tmp_path):
+def test_random_split_keeps_speakers_together_among_other_files(tmp_path):
     named = [f"p{speaker}_{index}.wav" for speaker in (1, 2, 3) for index in range(4)]
     fill(tmp_path, named + [f"noise{letter}.wav" for letter in "abcdefgh"], frames=10)
     for seed in range(5):
@@ -126,7 +126,7 @@ def test_told_speakers_stay_together_among_files_that_tell_nothing(tmp_path):
     "sizes", [(1, 1, 1), (50, 1, 1), (1, 50, 1), (20, 20, 1), (1, 1, 1, 1), (9, 1, 1, 9)]
 )
 @pytest.mark.parametrize("seed", range(4))
-def test_three_groups_or_more_fill_every_split(tmp_path, sizes, seed):
+def test_three_groups_fill_every_split(tmp_path, sizes, seed):
     fill(tmp_path, [f"p{speaker}_{i}.wav" for speaker, n in enumerate(sizes) for i in range(n)], frames=2)
     corpus = Corpus.scan(tmp_path, seed=seed)
     assert all(corpus.split(split) for split in SPLITS)
@@ -134,13 +134,13 @@ def test_three_groups_or_more_fill_every_split(tmp_path, sizes, seed):
 
 
 @pytest.mark.parametrize("names", [["a.wav", "b.wav"], [f"{who}/{i}.wav" for who in "ab" for i in range(9)]])
-def test_less_than_three_groups_are_refused(tmp_path, names):
+def test_refuses_fewer_than_three_groups(tmp_path, names):
     fill(tmp_path, names, frames=10)
     with pytest.raises(AudioError, match=r"\b2\b"):
         Corpus.scan(tmp_path)
 
 
-def test_hidden_files_are_left_alone(tmp_path):
+def test_ignores_hidden_files(tmp_path):
     fill(tmp_path, ["a.wav", "b.wav", "c.wav", ".trash/d.wav"], frames=10)
     (tmp_path / "._a.wav").write_bytes(b"not sound")
     assert len(Corpus.scan(tmp_path).entries) == 3
@@ -153,7 +153,7 @@ def test_signals_have_a_peak_of_one(tmp_path):
     assert np.abs(signal).max() == 1.0
 
 
-def test_channels_are_averaged_and_rates_made_equal(tmp_path):
+def test_averages_channels_and_resamples(tmp_path):
     fill(tmp_path, [f"{split}/a.wav" for split in SPLITS], frames=4000, sample_rate_hz=48000, channels=2)
     corpus = Corpus.scan(tmp_path, sample_rate_hz=12000)
     (signal,) = corpus.signals("train", dtype=np.float32)
@@ -161,7 +161,7 @@ def test_channels_are_averaged_and_rates_made_equal(tmp_path):
     assert signal.dtype == np.float32
 
 
-def test_different_rates_are_not_mixed_silently(tmp_path):
+def test_refuses_different_rates_without_resampling(tmp_path):
     fill(tmp_path, ["a.wav", "b.wav"], sample_rate_hz=8000)
     fill(tmp_path, ["c.wav"], sample_rate_hz=16000)
     with pytest.raises(AudioError, match=r"8000.*16000"):
@@ -176,7 +176,7 @@ def test_progress_counts_the_files(tmp_path):
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_the_checksum_follows_content_and_a_changed_file_is_refused(tmp_path):
+def test_checksum_depends_on_content_and_changed_file_is_refused(tmp_path):
     fill(tmp_path, ["a.wav", "b.wav", "c.wav"], frames=10)
     before = Corpus.scan(tmp_path)
     soundfile.write(tmp_path / "a.wav", np.ones(10) / 4, RATE)
@@ -186,7 +186,7 @@ def test_the_checksum_follows_content_and_a_changed_file_is_refused(tmp_path):
         before.signal(changed)
 
 
-def test_a_silent_file_is_refused_by_name(tmp_path):
+def test_refuses_silent_file(tmp_path):
     fill(tmp_path, ["i.wav", "j.wav"], frames=10)
     soundfile.write(tmp_path / "hush.wav", np.zeros(10), RATE)
     corpus = Corpus.scan(tmp_path)
@@ -194,7 +194,7 @@ def test_a_silent_file_is_refused_by_name(tmp_path):
         corpus.signal(corpus.entries[0])
 
 
-def test_an_empty_folder_and_an_unknown_split_are_refused(tmp_path):
+def test_refuses_empty_folder_and_unknown_split(tmp_path):
     with pytest.raises(AudioError, match=tmp_path.name):
         Corpus.scan(tmp_path)
     with pytest.raises(AudioError, match="absent"):
@@ -204,7 +204,7 @@ def test_an_empty_folder_and_an_unknown_split_are_refused(tmp_path):
         Corpus.scan(tmp_path).split("valid")
 
 
-def test_segments_are_pieces_of_the_signals_drawn_evenly():
+def test_segments_are_drawn_uniformly_from_signals():
     signals = [np.arange(100.0, 104.0), np.arange(200.0, 201.0), np.arange(300.0, 303.0)]
     drawn = segments(signals, 2, 5000, np.random.default_rng(0))
     np.testing.assert_array_equal(np.diff(drawn, axis=1), 1.0)
@@ -214,12 +214,12 @@ def test_segments_are_pieces_of_the_signals_drawn_evenly():
     np.testing.assert_array_equal(drawn, segments(signals, 2, 5000, np.random.default_rng(0)))
 
 
-def test_segments_longer_than_every_signal_are_refused():
+def test_refuses_segments_longer_than_every_signal():
     with pytest.raises(ValueError, match=r"\b9\b"):
         segments([np.ones(8)], 9, 1, np.random.default_rng(0))
 
 
-def test_the_sample_is_half_a_minute_of_loud_16_bit_speech():
+def test_bundled_speech_is_32_s_of_16_bits():
     samples, sample_rate_hz = speech()
     assert sample_rate_hz == 16000
     assert 25 < len(samples) / sample_rate_hz < 35
@@ -228,6 +228,6 @@ def test_the_sample_is_half_a_minute_of_loud_16_bit_speech():
     np.testing.assert_array_equal(samples * 32768, np.rint(samples * 32768))
 
 
-def test_the_sample_quantizes_like_speech():
+def test_bundled_speech_has_snr_of_speech():
     samples, _ = speech()
     assert 8 < metrics.snr(samples, MidRise(bits=5).quantize(samples)) < 20

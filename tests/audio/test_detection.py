@@ -35,7 +35,7 @@ def as_16_bit(samples):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bits", range(2, 13))
-def test_each_bit_depth_is_detected_exactly(kind, bits):
+def test_detects_bit_depth_exactly(kind, bits):
     quantizer = KINDS[kind](bits)
     observed = quantizer.quantize(LOUD)
     found = detect(observed)
@@ -63,9 +63,7 @@ def bits_left_unclear(observed):
     gain=st.floats(0.3, 0.97),
     shift=st.integers(-300, 300).map(lambda shift: shift / 9973),
 )
-def test_gain_and_offset_after_quantizing_are_found_and_the_truth_is_in_the_cells(
-    kind, stored, bits, gain, shift
-):
+def test_detects_gain_and_offset(kind, stored, bits, gain, shift):
     quantizer = KINDS[kind](bits)
     observed = stored(gain * quantizer.quantize(LOUD) + shift).astype(np.float64)
     if stored is as_16_bit and gain * quantizer.step * 32768 < 8:
@@ -83,29 +81,29 @@ def test_gain_and_offset_after_quantizing_are_found_and_the_truth_is_in_the_cell
 
 @pytest.mark.parametrize("direct_current", [-0.2, 0.001, 0.1])
 @pytest.mark.parametrize("bits", [4, 8, 12])
-def test_an_offset_before_quantizing_changes_nothing(bits, direct_current):
+def test_offset_before_quantizer_does_not_matter(bits, direct_current):
     found = detect(MidTread(bits).quantize(0.5 * LOUD + direct_current))
     assert (found.kind, found.quantizer.step, found.quantizer.offset) == ("mid-tread", 2 / 2**bits, 0.0)
 
 
-def test_an_8_bit_file_is_mid_tread_of_8_bits_however_quiet():
+def test_quiet_8_bit_file_is_8_bit_mid_tread():
     found = detect(MidTread(8).quantize(0.1 * LOUD))
     assert found.quantizer == MidTread(8)
     assert found.effective_bits == 5
 
 
-def test_a_16_bit_file_with_32_levels_has_5_bits():
+def test_detects_5_bits_in_16_bit_file():
     codes = MidRise(5).encode(LOUD) * 2048 + 1024
     found = detect(codes / 32768)
     assert (found.kind, found.effective_bits, found.quantizer.step) == ("mid-rise", 5, 1 / 16)
 
 
-def test_a_plain_16_bit_file_has_16_bits():
+def test_detects_plain_16_bits():
     found = detect(SPEECH)
     assert found.quantizer == MidTread(16)
 
 
-def test_16_bits_over_32767_are_found():
+def test_detects_16_bits_over_32767():
     found = detect(np.float32(np.rint(SMOOTH * 32767) / 32767))
     assert found.kind == "mid-tread"
     assert found.quantizer.step == pytest.approx(1 / 32767, rel=1e-6)
@@ -113,7 +111,7 @@ def test_16_bits_over_32767_are_found():
 
 @pytest.mark.parametrize(("kind", "law"), [("mu-law", MuLaw()), ("A-law", ALaw())])
 @pytest.mark.parametrize("gain", [1.0, 0.1])
-def test_g711_expanded_to_16_bit_is_recognised(kind, law, gain):
+def test_detects_g711(kind, law, gain):
     observed = law.quantize(gain * LOUD)
     found = detect(observed)
     assert (found.kind, found.effective_bits) == (kind, 8)
@@ -128,7 +126,7 @@ def as_24_bit(samples):
 @pytest.mark.parametrize(("gain", "shift"), [(32768 / 32767, 0.0), (0.8, 0.0), (1.0, 0.001), (0.3, -0.01)])
 @pytest.mark.parametrize("stored", [as_24_bit, np.float32, np.float64])
 @pytest.mark.parametrize("length", [4000, 120000])
-def test_g711_with_gain_and_offset_is_recognised(kind, law, gain, shift, stored, length):
+def test_detects_g711_with_gain_and_offset(kind, law, gain, shift, stored, length):
     truth = 0.9 * LOUD[:length]
     observed = stored(gain * law.quantize(truth) + shift).astype(np.float64)
     found = detect(observed)
@@ -144,17 +142,17 @@ def test_g711_with_gain_and_offset_is_recognised(kind, law, gain, shift, stored,
 
 @pytest.mark.parametrize("law", [MuLaw(), ALaw()])
 @pytest.mark.parametrize("gain", [0.5, 1.0, 2.0])
-def test_g711_times_a_power_of_two_has_its_tables_exactly(law, gain):
+def test_g711_times_power_of_two_has_exact_tables(law, gain):
     found = detect(gain * law.quantize(0.4 * LOUD))
     assert (found.gain, found.shift) == (gain, 0.0)
 
 
-def test_a_step_however_short_is_found():
+def test_detects_short_step():
     found = detect(np.rint(LOUD * 100) * 2.0**-33)
     assert (found.kind, found.quantizer.step, found.effective_bits) == ("mid-tread", 2.0**-33, 8)
 
 
-def test_g711_whose_offset_is_not_clear_still_has_its_cells():
+def test_g711_with_ambiguous_offset_has_its_cells():
     """Quiet mu-law without the levels where segments meet: two offsets explain it."""
     places = [*range(-18, 26, 2), 33, 37, 41, 45]
     truth = np.repeat(places, 50) / 8192 + np.tile(np.linspace(-0.99, 0.99, 50), len(places)) / 8192
@@ -163,13 +161,13 @@ def test_g711_whose_offset_is_not_clear_still_has_its_cells():
     assert found.observe(observed).violation(truth + 0.0531) <= found.slack
 
 
-def test_g711_that_was_rounded_again_is_refused():
+def test_refuses_requantized_g711():
     with pytest.raises(UndetectedError):
         detect(as_16_bit(0.1 * MuLaw().quantize(LOUD)))
 
 
 @pytest.mark.parametrize("gain", [1.0, 0.7])
-def test_channels_that_agree_are_detected_together(gain):
+def test_detects_agreeing_channels_together(gain):
     found = detect(gain * MidTread(6).quantize(np.stack([LOUD[:50000], 0.5 * LOUD[50000:100000]])))
     assert (found.kind, found.quantizer.step) == ("mid-tread", pytest.approx(gain / 32))
 
@@ -184,12 +182,12 @@ def test_channels_that_agree_are_detected_together(gain):
         (MuLaw().quantize(LOUD), ALaw().quantize(LOUD)),
     ],
 )
-def test_channels_that_differ_are_refused(left, right):
+def test_refuses_differing_channels(left, right):
     with pytest.raises(UndetectedError, match="channels"):
         detect(np.stack([left, right]))
 
 
-def test_a_silent_channel_is_named():
+def test_names_silent_channel():
     with pytest.raises(UndetectedError, match="channel 1"):
         detect(np.stack([MidTread(6).quantize(LOUD), 0 * LOUD]))
 
@@ -221,21 +219,21 @@ def faded(samples, length):
         (MidTread(8).quantize(LOUD) + MidTread(8).quantize(LOUD + 0.0005)) / 2,
     ],
 )
-def test_what_was_changed_since_and_stored_on_a_finer_grid_is_refused(samples):
+def test_refuses_processed_samples_on_finer_grid(samples):
     with pytest.raises(UndetectedError):
         detect(samples)
 
 
 @pytest.mark.parametrize("bits", [8, 12, 14, 16])
 @pytest.mark.parametrize("gain", [0.05, 0.5, 1.0, 3.0])
-def test_what_was_rounded_once_is_not_refused(bits, gain):
+def test_accepts_samples_rounded_once(bits, gain):
     found = detect(MidTread(bits).quantize(gain * SMOOTH))
     assert found.quantizer == MidTread(bits)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("gain", [1.0, 0.7])
-def test_what_the_start_of_a_recording_tells_serves_for_the_rest(kind, gain):
+def test_start_of_recording_serves_for_the_rest(kind, gain):
     truth = 0.99 * LOUD
     observed = gain * KINDS[kind](8).quantize(truth)
     start = observed[:4000]
@@ -244,7 +242,7 @@ def test_what_the_start_of_a_recording_tells_serves_for_the_rest(kind, gain):
     assert found.observe(observed).violation(gain * truth) <= found.slack
 
 
-def test_full_scale_that_is_guessed_does_not_halve_the_outermost_cell():
+def test_guessed_full_scale_keeps_outermost_cell():
     truth = -np.abs(np.sin(0.01 * np.arange(5000))) * 16.4 / 128
     truth[::2] *= -0.9
     observed = 0.9 * MidTread(8).quantize(truth)
@@ -253,7 +251,7 @@ def test_full_scale_that_is_guessed_does_not_halve_the_outermost_cell():
 
 
 @pytest.mark.parametrize(("law", "radius"), [(MuLaw(), 1 / 8192), (ALaw(), 1 / 4096)])
-def test_g711_so_quiet_that_it_is_uniform_has_the_same_cells(law, radius):
+def test_quiet_g711_has_uniform_cells(law, radius):
     truth = LOUD * 0.003
     found = detect(law.quantize(truth))
     cells = found.observe(law.quantize(truth))
@@ -261,13 +259,13 @@ def test_g711_so_quiet_that_it_is_uniform_has_the_same_cells(law, radius):
     assert np.median(cells.radius) == radius
 
 
-def test_levels_that_never_touch_still_have_their_step():
+def test_detects_step_without_neighbouring_levels():
     found = detect(0.0123 * np.array([-9, -4, 0, 2, 5, 12, 31]))
     assert found.quantizer.step == pytest.approx(0.0123)
     assert found.effective_bits == 6
 
 
-def test_truncated_samples_are_told_from_rounded_ones_by_their_user_only():
+def test_truncation_has_to_be_named():
     observed = Truncation(6).quantize(LOUD)
     found = detect(observed)
     assert (found.kind, found.quantizer.step) == ("mid-tread", 1 / 32)
@@ -288,13 +286,13 @@ def test_truncated_samples_are_told_from_rounded_ones_by_their_user_only():
         MidRise(5).quantize(LOUD) + 1e-5 * np.random.default_rng(4).standard_normal(len(LOUD)),
     ],
 )
-def test_what_is_not_quantized_is_refused(samples):
+def test_refuses_unquantized_samples(samples):
     with pytest.raises(UndetectedError):
         detect(samples)
 
 
 @given(st.integers(3, 200), st.integers(0, 10**6), st.sampled_from([np.float32, np.float64]))
-def test_random_numbers_are_refused(count, seed, dtype):
+def test_refuses_random_numbers(count, seed, dtype):
     samples = np.random.default_rng(seed).uniform(-1, 1, count).astype(dtype)
     with pytest.raises(UndetectedError):
         detect(samples)
@@ -317,13 +315,13 @@ def test_random_numbers_are_refused(count, seed, dtype):
         (np.array([-500, 0, 7, 300, 1001]) / 32768, "16-bit"),
     ],
 )
-def test_silence_and_too_little_evidence_are_refused_with_the_reason(samples, reason):
+def test_refuses_silence_and_too_few_levels(samples, reason):
     with pytest.raises(UndetectedError, match=reason):
         detect(samples)
 
 
 @pytest.mark.parametrize("bits", range(2, 9))
-def test_silence_that_was_put_into_a_mid_rise_signal_is_no_level(bits):
+def test_silence_in_mid_rise_is_no_level(bits):
     quantizer = MidRise(bits, full_scale=True)
     heard = quantizer.quantize(LOUD)
     found = detect(np.concatenate([np.zeros(8000), heard]))
@@ -335,7 +333,7 @@ def test_silence_that_was_put_into_a_mid_rise_signal_is_no_level(bits):
 
 
 @pytest.mark.parametrize("law", [MuLaw(), ALaw()])
-def test_cells_of_a_detected_law_are_those_of_its_tables(law):
+def test_detected_law_has_cells_of_its_tables(law):
     codes = law.encode(LOUD)
     cells = detect(law.decode(codes)).observe(law.decode(codes))
     np.testing.assert_array_equal(cells.lo, np.maximum(law.cells(codes).lo, -1))
@@ -347,7 +345,7 @@ def test_cells_of_a_detected_law_are_those_of_its_tables(law):
     [(MidTread(6), 16), (MidRise(6), 16), (MidTread(6), 24), (MuLaw(), 24), (ALaw(), 24)],
 )
 @pytest.mark.parametrize(("gain", "shift"), [(0.5, 0.0), (0.7311, 0.0), (0.7311, 0.01)])
-def test_detected_cells_do_not_overlap_after_a_gain_or_an_offset(quantizer, stored_bits, gain, shift):
+def test_detected_cells_do_not_overlap(quantizer, stored_bits, gain, shift):
     levels = np.unique(quantizer.quantize(np.linspace(-0.9, 0.9, 9999)))
     observed = MidTread(stored_bits).quantize(gain * levels + shift)
     cells = detect(observed).observe(observed)
@@ -358,7 +356,7 @@ def test_detected_cells_do_not_overlap_after_a_gain_or_an_offset(quantizer, stor
 @pytest.mark.parametrize("gain", [0.7, 1.0, 1.3])
 @pytest.mark.parametrize("shift", [0.0, 0.003])
 @pytest.mark.parametrize("kind", [MidTread, MidRise])
-def test_no_cell_is_wider_than_a_step_but_at_full_scale(gain, shift, kind):
+def test_only_cells_at_full_scale_are_wider_than_step(gain, shift, kind):
     quantizer = kind(7)
     loud = quantizer.quantize(0.499 * LOUD)
     found = detect(gain * loud + shift)
@@ -369,7 +367,7 @@ def test_no_cell_is_wider_than_a_step_but_at_full_scale(gain, shift, kind):
         assert (top.lo[0], top.hi[0]) == (1 - 1.5 * quantizer.step, 1.0)
 
 
-def test_levels_of_a_truncating_converter_are_lower_ends_at_full_scale_too():
+def test_truncated_levels_are_lower_ends_at_full_scale():
     quantizer = Truncation(6)
     truth = np.clip(LOUD / np.abs(LOUD).max(), -1, 1 - 1e-9)
     observed = quantizer.quantize(truth)
@@ -380,7 +378,7 @@ def test_levels_of_a_truncating_converter_are_lower_ends_at_full_scale_too():
 
 
 @pytest.mark.parametrize(("gain", "stored"), [(1.0, np.float64), (0.37, np.float64), (0.37, np.float32)])
-def test_silence_that_was_put_into_a_law_signal_is_no_level(gain, stored):
+def test_silence_in_a_law_is_no_level(gain, stored):
     heard = (gain * ALaw().quantize(0.3 * LOUD)).astype(stored)
     found = detect(np.concatenate([np.zeros(8000), heard]))
     assert found.kind == "A-law"
@@ -390,7 +388,7 @@ def test_silence_that_was_put_into_a_law_signal_is_no_level(gain, stored):
     assert cells[1:].violation(gain * 0.3 * LOUD) <= found.slack
 
 
-def test_zero_that_was_moved_onto_no_level_is_refused():
+def test_refuses_zero_off_levels():
     heard = 0.37 * ALaw().quantize(0.3 * LOUD) + 0.01
     with pytest.raises(ValueError, match="A-law"):
         detect(heard).observe([0.0])
@@ -408,26 +406,26 @@ SQUARE = 0.25 * np.sign(np.sin(np.arange(16000) * 0.05) + 1e-9)
     ],
     ids=["square", "impulses", "two loudnesses"],
 )
-def test_what_jumps_between_few_levels_is_no_rounded_wave(samples):
+def test_refuses_square_waves_and_clicks(samples):
     with pytest.raises(UndetectedError, match=r"\b[35]\b"):
         detect(samples)
 
 
 @pytest.mark.parametrize("bits", [8, 16])
-def test_the_last_bits_of_quiet_pcm_may_jump(bits):
+def test_accepts_jumps_of_last_bits_in_quiet_pcm(bits):
     found = detect(np.random.default_rng(0).integers(-4, 4, 8000) / 2 ** (bits - 1))
     assert (found.kind, found.quantizer.step) == ("mid-tread", 2.0 ** (1 - bits))
 
 
 @pytest.mark.parametrize("places", [[-1, 0, 1], [-1, 0, 1, 2], [-3, -1, 0, 1]])
-def test_zero_among_few_levels_is_a_level(places):
+def test_zero_among_few_levels_is_level(places):
     observed = np.tile(np.repeat(np.array(places + places[::-1]) / 8, 3), 1000)
     found = detect(observed)
     assert (found.kind, found.quantizer.step) == ("mid-tread", 1 / 8)
 
 
 @pytest.mark.parametrize("loudest", [0.1, 0.5, 0.99])
-def test_only_levels_at_full_scale_have_wider_cells(loudest):
+def test_only_full_scale_levels_have_wider_cells(loudest):
     quantizer = MidTread(8, full_scale=True)
     signal = np.concatenate([loudest * LOUD, LOUD])
     observed = quantizer.quantize(signal)
@@ -449,7 +447,7 @@ def choose(samples, subtype=None, *, gaps=False, **named):
 
 
 @given(st.integers(1, 24), st.sampled_from([MidRise, MidTread, Truncation]), st.integers(0, 99))
-def test_a_named_bit_depth_gives_cells_that_end_at_full_scale(bits, kind, seed):
+def test_named_bits_bound_cells_at_full_scale(bits, kind, seed):
     truth = np.random.default_rng(seed).uniform(-1, 1, (1, 200))
     coder = kind(bits, full_scale=True)
     codes = coder.encode(truth)
@@ -460,7 +458,7 @@ def test_a_named_bit_depth_gives_cells_that_end_at_full_scale(bits, kind, seed):
 
 
 @pytest.mark.parametrize(("name", "law"), [("mulaw", MuLaw()), ("alaw", ALaw())])
-def test_a_named_law_gives_the_cells_of_its_tables(name, law):
+def test_named_law_has_cells_of_its_tables(name, law):
     cells = choose(None, law=name).observe(law.quantize(TRUTH))
     expected = law.cells(law.encode(TRUTH))
     np.testing.assert_array_equal(cells.lo, np.maximum(expected.lo, -1))
@@ -468,26 +466,26 @@ def test_a_named_law_gives_the_cells_of_its_tables(name, law):
 
 
 @pytest.mark.parametrize("named", [{"bits": 5}, {"step": 1 / 16}])
-def test_a_named_step_at_an_offset_is_found(named):
+def test_named_step_at_offset_is_detected(named):
     observed = MidRise(5, offset=0.01).quantize(TRUTH * 0.9)
     assert choose(observed, **named).observe(observed).violation(TRUTH * 0.9) <= 1e-9
 
 
-def test_without_a_name_the_samples_tell():
+def test_unnamed_quantizer_is_detected():
     observed = MidTread(6).quantize(TRUTH)
     found = choose(observed)
     assert found == detect(observed)
     assert found.observe(observed).violation(TRUTH) == 0
 
 
-def test_a_stored_law_needs_no_detection_and_no_truncation():
+def test_stored_law_is_used_and_refuses_truncation():
     for samples in (None, np.zeros((1, 1))):
         assert str(choose(samples, "ULAW")) == "mu-law"
         with pytest.raises(InputError, match=r"G\.711"):
             choose(samples, "ULAW", truncated=True)
 
 
-def test_clipping_alone_leaves_samples_exact_or_as_they_are_stored():
+def test_clipping_alone_keeps_samples_exact_or_as_stored():
     clipped = np.clip(TRUTH, -0.5, 0.5)
     stored = MidTread(16).quantize(clipped)
     for samples, subtype in ((clipped, None), (stored, "PCM_16")):
@@ -498,7 +496,7 @@ def test_clipping_alone_leaves_samples_exact_or_as_they_are_stored():
 
 @pytest.mark.parametrize("coder", [MidTread(8), MidRise(6), MuLaw()])
 @pytest.mark.parametrize("threshold", [0.5, 0.99, 1.0])
-def test_samples_that_were_cut_off_are_those_of_clipping(coder, threshold):
+def test_clipped_samples_are_open_ended(coder, threshold):
     stored = coder.quantize(np.clip(2 * TRUTH, -threshold, threshold))
     cells = choose(stored, "PCM_16", clip_at=threshold).observe(stored)
     expected = Clipping(threshold, coder).observe(stored)
@@ -508,7 +506,7 @@ def test_samples_that_were_cut_off_are_those_of_clipping(coder, threshold):
 
 
 @pytest.mark.parametrize("clipped_first", [True, False])
-def test_levels_below_the_clip_are_detected(clipped_first):
+def test_detects_levels_below_clipping(clipped_first):
     coder = MidTread(6)
     if clipped_first:
         stored = coder.quantize(np.clip(TRUTH, -0.5, 0.5))
@@ -523,14 +521,14 @@ def test_levels_below_the_clip_are_detected(clipped_first):
 
 
 @given(threshold=st.floats(0.05, 0.95), bits=st.integers(2, 12), kind=st.sampled_from([MidRise, MidTread]))
-def test_clipping_before_a_named_bit_depth_keeps_the_truth_in_its_cells(threshold, bits, kind):
+def test_clipping_before_named_bits_keeps_truth_in_cells(threshold, bits, kind):
     stored = kind(bits).quantize(np.clip(TRUTH, -threshold, threshold))
     assert choose(stored, bits=bits, clip_at=threshold).observe(stored).violation(TRUTH) == 0
 
 
 @pytest.mark.parametrize("subtype", ["ULAW", "ALAW", "PCM_U8", "PCM_16", "FLOAT"])
 @pytest.mark.parametrize("named", [{}, {"bits": 5}, {"clip_at": 0.9}, {"law": "mulaw", "clip_at": 0.9}])
-def test_a_stream_has_the_quantizer_of_a_file_that_is_stored_alike(subtype, named):
+def test_stream_has_quantizer_of_equal_file(subtype, named):
     if named or subtype in ("ULAW", "ALAW"):
         assert choose(None, subtype, **named) == choose(np.zeros((1, 0)), subtype, **named)
     else:
@@ -552,7 +550,7 @@ def test_a_stream_has_the_quantizer_of_a_file_that_is_stored_alike(subtype, name
 )
 @pytest.mark.parametrize("truncated", [False, True])
 @pytest.mark.parametrize(("subtype", "bits"), [("PCM_U8", 8), ("PCM_16", 16)])
-def test_neighbouring_codes_have_the_cells_they_are_stored_in(codes, subtype, bits, truncated):
+def test_neighbouring_codes_have_stored_cells(codes, subtype, bits, truncated):
     samples = codes * 2.0 ** (1 - bits)
     stored = Bounded(Uniform(bits, truncating=truncated))
     assert choose(samples, subtype, truncated=truncated) == stored
@@ -571,12 +569,12 @@ def test_neighbouring_codes_have_the_cells_they_are_stored_in(codes, subtype, bi
     ],
     ids=["one off", "square", "coarser channel", "changed channel"],
 )
-def test_codes_of_which_few_are_neighbours_may_have_a_longer_step(codes, reason):
+def test_refuses_sparse_codes(codes, reason):
     with pytest.raises(UndetectedError, match=reason):
         choose(np.array(codes) / 32768, "PCM_16")
 
 
-def test_a_peak_that_was_rounded_beyond_full_scale_is_a_level_too():
+def test_accepts_peak_rounded_beyond_full_scale():
     peak = 0.9 * np.sin(np.arange(400) / 9)
     peak[7] = 1.0
     rounded = (np.floor(16 * peak) + 0.5) / 16
@@ -597,7 +595,7 @@ def test_a_peak_that_was_rounded_beyond_full_scale_is_a_level_too():
         ({}, [0.1, 0.2], r"\b2\b"),
     ],
 )
-def test_samples_off_the_named_levels_are_refused(named, samples, reason):
+def test_refuses_samples_off_named_levels(named, samples, reason):
     with pytest.raises(InputError, match=reason):
         choose(np.array([samples]), **named)
 
@@ -615,24 +613,24 @@ def test_samples_off_the_named_levels_are_refused(named, samples, reason):
         ({"law": "alaw", "truncated": True}, r"G\.711"),
     ],
 )
-def test_contradictory_options_are_refused_at_once(named, reason):
+def test_refuses_contradictory_options(named, reason):
     with pytest.raises(InputError, match=reason):
         QuantizerOptions(**named)
 
 
-def test_truncated_g711_is_refused_when_it_is_found():
+def test_refuses_truncated_g711():
     with pytest.raises(UndetectedError, match="mu-law"):
         choose(MuLaw().quantize(TRUTH), "PCM_16", truncated=True)
 
 
-def test_a_missing_sample_hides_no_channel_that_is_quantized_otherwise():
+def test_gap_does_not_hide_differing_channel():
     channels = np.stack([MidRise(5).quantize(SECOND), MidTread(5).quantize(SECOND)])
     channels[0, 100] = np.nan
     with pytest.raises(UndetectedError, match="channels"):
         choose(channels)
 
 
-def test_a_missing_sample_does_not_matter():
+def test_gap_does_not_change_detection():
     samples = MidRise(5).quantize(SECOND)[None]
     whole = choose(samples)
     samples[0, 100:110] = np.nan
@@ -641,7 +639,7 @@ def test_a_missing_sample_does_not_matter():
 
 @pytest.mark.parametrize("dead", [[0], [-1], [-1, 0]], ids=["silent", "still", "toggling"])
 @pytest.mark.parametrize("coder", [MidTread(8), MidRise(8)])
-def test_a_dead_channel_has_the_quantizer_of_the_other(coder, dead):
+def test_dead_channel_has_quantizer_of_other(coder, dead):
     samples = coder.quantize(SECOND)
     still = np.resize(coder.quantize(np.array(dead) / 128), len(samples))
     found = choose(np.stack([samples, still]))
@@ -650,13 +648,13 @@ def test_a_dead_channel_has_the_quantizer_of_the_other(coder, dead):
     assert found.observe(0 * still).contains(0 * still).all()
 
 
-def test_nothing_but_missing_samples_tells_nothing():
+def test_refuses_only_missing_samples():
     with pytest.raises(UndetectedError):
         choose(np.full((2, 10), np.nan))
 
 
 @pytest.mark.parametrize("sound", [TRUTH, np.sign(TRUTH), 0 * TRUTH], ids=["noise", "square", "silence"])
-def test_sound_with_gaps_that_was_never_quantized_is_exact(sound):
+def test_unquantized_sound_with_gaps_is_exact(sound):
     samples = sound.copy()
     samples[0, 3] = np.nan
     assert choose(samples, "FLOAT") == choose(sound, "FLOAT", gaps=True) == Exact()
@@ -664,7 +662,7 @@ def test_sound_with_gaps_that_was_never_quantized_is_exact(sound):
         choose(sound, "FLOAT")
 
 
-def test_a_gap_hides_no_channel_that_was_never_quantized():
+def test_gap_does_not_hide_unquantized_channel():
     channels = np.stack([MidRise(5).quantize(SECOND), np.sin(np.arange(16000))])
     with pytest.raises(UndetectedError, match="channel 1"):
         choose(channels, "FLOAT", gaps=True)

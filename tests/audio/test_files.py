@@ -73,14 +73,14 @@ def from_bytes(content):
 
 
 @pytest.mark.parametrize(("format", "subtype", "bits"), STORED_PCM)
-def test_pcm_codes_are_read_exactly(format, subtype, bits):
+def test_reads_pcm_codes_exactly(format, subtype, bits):
     codes = GENERATOR.integers(-(2 ** (bits - 1)), 2 ** (bits - 1), (500, 2))
     codes[:2] = [[-(2 ** (bits - 1))] * 2, [2 ** (bits - 1) - 1] * 2]
     sound = from_bytes(stored((codes << (32 - bits)).astype(np.int32), format, subtype))
     np.testing.assert_array_equal(MidTread(bits).codes_of(sound.samples), codes.T)
 
 
-def test_blocks_of_many_channels_are_as_long_as_asked():
+def test_blocks_of_many_channels_have_block_length():
     content = stored(np.zeros((70000, 32)), "WAV", "PCM_U8")
     assert [block.samples.shape for block in blocks(io.BytesIO(content))] == [(32, 65536), (32, 4464)]
 
@@ -90,7 +90,7 @@ def ogg_pages(content):
     return [content[a:b] for a, b in zip(starts, [*starts[1:], len(content)], strict=True)]
 
 
-def test_an_ogg_file_without_one_of_its_pages_is_refused():
+def test_refuses_ogg_without_a_page():
     pages = ogg_pages(stored(np.tile(STEREO / 2, (10, 1)), "OGG", "VORBIS"))
     assert from_bytes(b"".join(pages)).samples.shape == (2, 30000)
     for lost in range(len(pages) - 1):
@@ -105,7 +105,7 @@ def test_an_ogg_file_without_one_of_its_pages_is_refused():
     [(b"\0" * 8, "chunk"), (b"junk\0\0\0\0", "10000")],
 )
 @pytest.mark.parametrize("start", [b"RIFF", b"RIFX", b"FORM"])
-def test_endless_empty_chunks_are_refused_at_once(start, filling, reason, monkeypatch):
+def test_refuses_endless_empty_chunks(start, filling, reason, monkeypatch):
     reads, pread = [], os.pread
     monkeypatch.setattr(os, "pread", lambda *place: reads.append(place) or pread(*place))
     with pytest.raises(AudioError, match=reason):
@@ -113,12 +113,12 @@ def test_endless_empty_chunks_are_refused_at_once(start, filling, reason, monkey
     assert len(reads) < 10_100
 
 
-def test_junk_without_end_is_refused_at_once():
+def test_refuses_endless_junk():
     with open("/dev/zero", "rb") as stream, pytest.raises(AudioError, match="/dev/zero"):
         read(stream)
 
 
-def test_a_stream_that_fails_or_is_closed_gets_one_clear_error():
+def test_failing_or_closed_source_is_an_audio_error():
     class Failing(io.RawIOBase):
         def read(self, size=-1):
             raise OSError(5, "Input/output error")
@@ -132,7 +132,7 @@ def test_a_stream_that_fails_or_is_closed_gets_one_clear_error():
 
 
 @pytest.mark.parametrize(("format", "subtype"), EVERY_FORMAT)
-def test_every_format_keeps_channels_length_and_rate(format, subtype):
+def test_formats_keep_channels_length_and_rate(format, subtype):
     content = stored(STEREO / 2, format, subtype, 11025)
     sound = from_bytes(content)
     assert sound.samples.shape == (2, 3000)
@@ -145,14 +145,14 @@ def test_every_format_keeps_channels_length_and_rate(format, subtype):
 
 @pytest.mark.parametrize(("format", "subtype"), EVERY_FORMAT)
 @pytest.mark.parametrize("kept", [0.02, 0.5, 0.9])
-def test_a_cut_file_is_refused(format, subtype, kept):
+def test_refuses_truncated_file(format, subtype, kept):
     content = stored(STEREO / 2, format, subtype)
     with pytest.raises(AudioError):
         from_bytes(content[: int(len(content) * kept)])
 
 
 @pytest.mark.parametrize("format", ["WAV", "AIFF", "AU"])
-def test_one_lost_sample_is_noticed(format):
+def test_refuses_file_without_last_sample(format):
     content = stored(STEREO[:, 0], format, "PCM_16")
     with pytest.raises(AudioError, match=r"\b2\b"):
         from_bytes(content[:-2])
@@ -161,7 +161,7 @@ def test_one_lost_sample_is_noticed(format):
 @pytest.mark.parametrize(
     ("format", "subtype", "boundary"), [("FLAC", "PCM_16", b"\xff\xf8"), ("OGG", "VORBIS", b"OggS")]
 )
-def test_a_compressed_file_cut_between_two_blocks_is_noticed(format, subtype, boundary):
+def test_refuses_compressed_file_cut_between_blocks(format, subtype, boundary):
     content = stored(np.tile(STEREO / 2, (10, 1)), format, subtype)
     starts = [at for at in range(100, len(content)) if content.startswith(boundary, at)]
     assert len(starts) > 1
@@ -170,27 +170,27 @@ def test_a_compressed_file_cut_between_two_blocks_is_noticed(format, subtype, bo
             from_bytes(content[:at])
 
 
-def test_a_decoder_that_stops_early_without_an_error_is_noticed(monkeypatch):
+def test_refuses_early_end_of_decoder(monkeypatch):
     monkeypatch.setattr(soundfile.SoundFile, "frames", property(lambda file: 3001))
     with pytest.raises(AudioError, match="3001"):
         from_bytes(stored(STEREO, "WAV", "PCM_16"))
 
 
 @pytest.mark.parametrize("size", [0xFFFFFFFF, 0x7FFFF000, 0x80000000, 0])
-def test_a_wave_of_unknown_size_as_pipes_have_is_read_to_its_end(size):
+def test_reads_wave_of_unknown_size_to_end(size):
     content = bytearray(stored(STEREO[:, 0], "WAV", "PCM_16"))
     content[4:8] = struct.pack("<I", min(size + 36, 0xFFFFFFFF) if size else 8)
     content[40:44] = struct.pack("<I", size)
     assert from_bytes(bytes(content)).samples.shape == (3000,)
 
 
-def test_mono_is_one_dimensional_and_64_channels_are_rows():
+def test_mono_is_1d_and_channels_are_rows():
     assert from_bytes(stored(STEREO[:, 0], "WAV", "PCM_16")).samples.shape == (3000,)
     assert from_bytes(stored(np.zeros((7, 64)), "WAV", "PCM_16")).samples.shape == (64, 7)
 
 
 @given(st.integers(1, 400))
-def test_blocks_are_the_file_in_pieces(block_length):
+def test_blocks_concatenate_to_file(block_length):
     content = stored(STEREO[:300], "FLAC", "PCM_16")
     pieces = list(blocks(io.BytesIO(content), block_length))
     assert {piece.samples.shape[1] for piece in pieces[:-1]} <= {block_length}
@@ -200,7 +200,7 @@ def test_blocks_are_the_file_in_pieces(block_length):
 
 
 @pytest.mark.parametrize(("format", "subtype"), [("WAV", "PCM_16"), ("FLAC", "PCM_24"), ("OGG", "VORBIS")])
-def test_a_pipe_is_read_like_a_file(format, subtype):
+def test_pipe_is_read_like_file(format, subtype):
     content = stored(STEREO, format, subtype)
     reading, writing = os.pipe()
 
@@ -216,7 +216,7 @@ def test_a_pipe_is_read_like_a_file(format, subtype):
     np.testing.assert_array_equal(sound.samples, from_bytes(content).samples)
 
 
-def test_a_stream_that_was_looked_into_is_read_from_its_start(tmp_path):
+def test_reads_file_object_from_start(tmp_path):
     (tmp_path / "a.wav").write_bytes(stored(STEREO, "WAV", "PCM_16"))
     with open(tmp_path / "a.wav", "rb") as stream:
         stream.read(4)
@@ -238,7 +238,7 @@ def test_a_stream_that_was_looked_into_is_read_from_its_start(tmp_path):
     ],
     ids=["nothing", "cut off", "letter", "empty WAV", "empty AU", "NaN", "infinite", "SVX"],
 )
-def test_what_is_no_sound_gets_one_clear_error(content, reason):
+def test_refuses_other_files(content, reason):
     with pytest.raises(AudioError, match=reason):
         from_bytes(content)
 
@@ -248,14 +248,14 @@ def test_what_is_no_sound_gets_one_clear_error(content, reason):
     [(24, "<I", rate) for rate in (0, 10_000_001, 0x7FFFFFFF, 0xFFFFFFFF)]
     + [(22, "<H", channels) for channels in (0, 1025, 65535)],
 )
-def test_absurd_sample_rates_and_channel_counts_are_refused(place, layout, value):
+def test_refuses_absurd_rates_and_channels(place, layout, value):
     content = bytearray(stored(np.zeros(5), "WAV", "PCM_16"))
     content[place : place + struct.calcsize(layout)] = struct.pack(layout, value)
     with pytest.raises(AudioError):
         from_bytes(bytes(content))
 
 
-def test_missing_files_and_folders_are_named(tmp_path):
+def test_names_missing_file(tmp_path):
     with pytest.raises(AudioError, match=r"absent\.wav"):
         read(tmp_path / "absent.wav")
     with pytest.raises(AudioError, match="null"):
@@ -264,12 +264,12 @@ def test_missing_files_and_folders_are_named(tmp_path):
         read(str(tmp_path))
 
 
-def test_a_block_needs_a_frame():
+def test_refuses_empty_block_length():
     with pytest.raises(ValueError, match=r"\b0\b"):
         next(blocks(io.BytesIO(), 0))
 
 
-def test_resampling_keeps_a_tone():
+def test_resample_keeps_tone():
     time = np.arange(48000) / 48000
     tone = np.stack([np.sin(2 * np.pi * 440 * time), np.cos(2 * np.pi * 440 * time)])
     sound = resample(Sound(tone, 48000, "PCM_16"), 16000)
@@ -279,7 +279,7 @@ def test_resampling_keeps_a_tone():
     assert resample(sound, 16000) is sound
 
 
-def test_memory_does_not_grow_with_the_file(tmp_path):
+def test_memory_is_independent_of_file_length(tmp_path):
     peaks = []
     for minutes in (1, 8):
         with writer(tmp_path / "long.wav", 16000, 2, subtype="PCM_16", overwrite=True) as put:
@@ -297,9 +297,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("suffix", "right", "wrong"), [("wav", Truncation, MidTread), ("flac", MidTread, Truncation)]
 )
-def test_the_converter_that_made_a_file_holds_the_truth_and_the_other_does_not(
-    tmp_path, suffix, right, wrong
-):
+def test_only_the_right_converter_holds_the_truth(tmp_path, suffix, right, wrong):
     truth = 0.777 * np.sin(0.01 * np.arange(4000))
     file = tmp_path / f"floats.{suffix}"
     soundfile.write(file, truth, 16000, subtype="PCM_16")
@@ -308,7 +306,7 @@ def test_the_converter_that_made_a_file_holds_the_truth_and_the_other_does_not(
     assert wrong(16).observe(samples).violation(truth) * 32768 == pytest.approx(0.5, abs=0.02)
 
 
-def test_infinite_samples_are_no_gaps():
+def test_refuses_infinite_samples_with_gaps():
     content = stored(np.array([np.nan, np.inf]), "WAV", "FLOAT")
     with pytest.raises(AudioError, match="frame 1"):
         list(blocks(io.BytesIO(content), 10, gaps=True))
@@ -333,7 +331,7 @@ quantizers = st.one_of(
 
 @pytest.mark.parametrize("subtype", SUBTYPES)
 @given(quantizer=quantizers, seed=st.integers(0, 999))
-def test_what_is_written_stays_in_the_cells_or_is_refused(quantizer, seed, subtype, tmp_path_factory):
+def test_written_samples_stay_in_cells_or_are_refused(quantizer, seed, subtype, tmp_path_factory):
     generator = np.random.default_rng(seed)
     truth = generator.uniform(-1, 1, 200)
     cells = quantizer.cells(quantizer.encode(truth))
@@ -354,7 +352,7 @@ def test_what_is_written_stays_in_the_cells_or_is_refused(quantizer, seed, subty
 
 @pytest.mark.parametrize("quantizer", [MidTread(16), MidTread(15), MidRise(16), MidRise(15), Truncation(16)])
 @pytest.mark.parametrize("place", [0.0, 0.5, 1.0])
-def test_16_bit_output_of_16_bit_cells_has_the_same_codes(quantizer, place):
+def test_pcm_16_of_16_bit_cells_keeps_codes(quantizer, place):
     codes = quantizer.encode(np.linspace(-0.9, 0.9, 999))
     cells = quantizer.cells(codes)
     restored = cells.project(cells.lo + place * (cells.hi - cells.lo))
@@ -363,7 +361,7 @@ def test_16_bit_output_of_16_bit_cells_has_the_same_codes(quantizer, place):
 
 @pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_16", "PCM_24"])
 @pytest.mark.parametrize("place", [0.0, 1.0])
-def test_what_is_stored_rounds_back_whichever_way_ties_go(subtype, place):
+def test_stored_samples_round_back_with_any_ties(subtype, place):
     codes = np.arange(-14, 15)
     cells = MidTread(5).cells(codes)
     stored = round_to_subtype(cells.lo + place * (cells.hi - cells.lo), cells, subtype)
@@ -371,16 +369,16 @@ def test_what_is_stored_rounds_back_whichever_way_ties_go(subtype, place):
         np.testing.assert_array_equal(rounded, codes)
 
 
-def test_a_cell_that_is_one_point_keeps_it():
+def test_point_cell_keeps_its_point():
     assert round_to_subtype([0.3], Cells([0.5], [0.5]), "PCM_16").tolist() == [0.5]
 
 
-def test_a_cell_that_only_ends_on_the_grid_is_refused():
+def test_refuses_cell_with_only_its_end_storable():
     with pytest.raises(AudioError, match="PCM_16"):
         round_to_subtype([0.5], Cells([0.5 - 1e-6], [0.5]), "PCM_16")
 
 
-def test_peaks_beyond_full_scale_are_refused_and_not_flattened():
+def test_refuses_peaks_beyond_full_scale():
     cells = Cells([0.9], [np.inf])
     with pytest.raises(AudioError, match=r"1\.3"):
         round_to_subtype([1.3], cells, "PCM_24")
@@ -389,26 +387,26 @@ def test_peaks_beyond_full_scale_are_refused_and_not_flattened():
 
 
 @pytest.mark.parametrize("shape", [(1,), (3,), (2, 2), ()])
-def test_cells_of_another_shape_are_refused(tmp_path, shape):
+def test_refuses_cells_of_other_shape(tmp_path, shape):
     cells = Cells(np.zeros(shape), np.ones(shape))
     with pytest.raises(AudioError, match=r"\(2,\)"):
         write(tmp_path / "a.wav", [0.5, 0.5], RATE, cells)
     assert os.listdir(tmp_path) == []
 
 
-def test_an_output_too_coarse_for_the_cells_is_refused():
+def test_refuses_subtype_too_coarse_for_cells():
     with pytest.raises(AudioError, match="PCM_16"):
         round_to_subtype([0.0, 0.5], Cells([0.0, 0.500001], [0.1, 0.50002]), "PCM_16")
     with pytest.raises(AudioError, match="FLOAT"):
         round_to_subtype([0.1], Cells([0.1], [0.1 + 1e-12]), "FLOAT")
 
 
-def test_a_sample_goes_to_the_nearest_value_inside():
+def test_rounds_to_nearest_value_in_cell():
     assert (round_to_subtype([0.3, 0.9], Cells([0.0, 0.0], [0.5, 0.51]), "PCM_U8") * 128).tolist() == [38, 65]
 
 
 @pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24"])
-def test_full_scale_is_kept_but_nothing_beyond_is_cut_off_silently(subtype):
+def test_keeps_full_scale_and_refuses_beyond(subtype):
     assert round_to_subtype([1.0, -1.0], None, subtype)[1] == -1.0
     with pytest.raises(AudioError, match=r"1\.001"):
         round_to_subtype([1.001], None, subtype)
@@ -416,7 +414,7 @@ def test_full_scale_is_kept_but_nothing_beyond_is_cut_off_silently(subtype):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_what_is_no_number_is_not_written(value, tmp_path):
+def test_refuses_nan_and_infinity(value, tmp_path):
     with pytest.raises(AudioError, match=r"NaN|inf"):
         write(tmp_path / "a.wav", [0.0, value], RATE)
     assert os.listdir(tmp_path) == []
@@ -438,7 +436,7 @@ def test_what_is_no_number_is_not_written(value, tmp_path):
 )
 @pytest.mark.parametrize("channels", [1, 2, 3, 5])
 @pytest.mark.parametrize("frames", [1, 300, 301])
-def test_every_output_holds_exactly_the_rounded_samples(tmp_path, name, subtype, channels, frames):
+def test_file_holds_rounded_samples_exactly(tmp_path, name, subtype, channels, frames):
     samples = np.random.default_rng(0).uniform(-1, 1, (channels, frames))
     if (subtype, channels, frames % 2) == ("PCM_S8", 1, 1):
         with pytest.raises(AudioError, match="AIFF"):
@@ -450,7 +448,7 @@ def test_every_output_holds_exactly_the_rounded_samples(tmp_path, name, subtype,
     assert (sound.sample_rate_hz, sound.subtype) == (RATE, subtype)
 
 
-def test_blocks_make_the_same_file(tmp_path):
+def test_writer_equals_write(tmp_path):
     samples = np.random.default_rng(0).uniform(-1, 1, (2, 1000))
     with writer(tmp_path / "blocks.flac", RATE, 2) as put:
         for start in range(0, 1000, 300):
@@ -459,7 +457,7 @@ def test_blocks_make_the_same_file(tmp_path):
     assert (tmp_path / "blocks.flac").read_bytes() == (tmp_path / "whole.flac").read_bytes()
 
 
-def test_nothing_is_overwritten_unless_told(tmp_path):
+def test_refuses_to_overwrite_by_default(tmp_path):
     target = tmp_path / "a.wav"
     write(target, [0.5], RATE)
     with pytest.raises(PdrnError, match=r"a\.wav"):
@@ -469,7 +467,7 @@ def test_nothing_is_overwritten_unless_told(tmp_path):
     assert read(target).samples.tolist() == [0.25]
 
 
-def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path):
+def test_keeps_file_that_appears_meanwhile(tmp_path):
     target = tmp_path / "a.wav"
 
     def race():
@@ -484,7 +482,7 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path):
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, RuntimeError])
-def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, failure):
+def test_failure_leaves_old_file_only(tmp_path, failure):
     target = tmp_path / "a.wav"
     write(target, [0.5], RATE)
 
@@ -502,7 +500,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, failure):
 @pytest.mark.parametrize(
     ("name", "frames"), [("a.wav", 50000), ("a.flac", 50000), ("written_at_the_end.flac", 4000)]
 )
-def test_a_full_disk_leaves_nothing(tmp_path, name, frames):
+def test_full_disk_leaves_no_file(tmp_path, name, frames):
     script = (
         "import resource, sys, numpy, pdrn.audio.files as w\nfrom pdrn.errors import PdrnError\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
@@ -562,18 +560,18 @@ def test_standard_input_and_output_are_pipes(tmp_path):
         (".", {"format": "WAV"}, None),
     ],
 )
-def test_impossible_outputs_are_refused(tmp_path, target, arguments, reason):
+def test_refuses_impossible_outputs(tmp_path, target, arguments, reason):
     with pytest.raises(PdrnError, match=reason):
         write(tmp_path / target, **{"samples": [0.5], "sample_rate_hz": RATE} | arguments)
     assert os.listdir(tmp_path) == []
 
 
-def test_devices_are_not_replaced():
+def test_refuses_devices():
     with pytest.raises(PdrnError, match=os.devnull):
         write(os.devnull, [0.5], RATE, format="WAV", overwrite=True)
 
 
-def test_no_samples_and_wrong_channels_are_refused(tmp_path):
+def test_refuses_no_samples_and_wrong_channels(tmp_path):
     with pytest.raises(AudioError, match=r"a\.wav"):
         write(tmp_path / "a.wav", [], RATE)
 
@@ -586,7 +584,7 @@ def test_no_samples_and_wrong_channels_are_refused(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_more_than_4_gb_do_not_fit_into_a_wave(tmp_path, monkeypatch):
+def test_refuses_wave_beyond_4_gb(tmp_path, monkeypatch):
     monkeypatch.setattr("pdrn.audio.files._LARGEST_FILE", 1000)
     with pytest.raises(AudioError, match="4 GB"):
         write(tmp_path / "a.wav", np.zeros(1000), RATE)
@@ -594,7 +592,7 @@ def test_more_than_4_gb_do_not_fit_into_a_wave(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["a.rf64"]
 
 
-def test_a_wave_that_will_be_longer_than_4_gb_becomes_rf64(tmp_path, monkeypatch):
+def test_expected_wave_beyond_4_gb_becomes_rf64(tmp_path, monkeypatch):
     monkeypatch.setattr("pdrn.audio.files._LARGEST_FILE", 1000)
     with writer(tmp_path / "a.wav", RATE, frames=1000) as put:
         put(np.arange(1000) / 1024)
@@ -603,7 +601,7 @@ def test_a_wave_that_will_be_longer_than_4_gb_becomes_rf64(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize(("name", "format"), [("a.aiff", None), ("a.wav", "WAV")])
-def test_what_will_not_fit_is_refused_before_the_first_sample(tmp_path, monkeypatch, name, format):
+def test_refuses_expected_length_before_first_sample(tmp_path, monkeypatch, name, format):
     monkeypatch.setattr("pdrn.audio.files._LARGEST_FILE", 1000)
     with (
         pytest.raises(AudioError, match="4 GB"),
@@ -612,7 +610,7 @@ def test_what_will_not_fit_is_refused_before_the_first_sample(tmp_path, monkeypa
         pytest.fail("it was opened")
 
 
-def test_a_file_has_the_permissions_of_any_new_file_or_of_the_one_it_replaces(tmp_path):
+def test_file_permissions(tmp_path):
     (tmp_path / "plain").touch()
     write(tmp_path / "a.wav", [0.5], RATE)
     assert (tmp_path / "a.wav").stat().st_mode == (tmp_path / "plain").stat().st_mode
@@ -624,7 +622,7 @@ def test_a_file_has_the_permissions_of_any_new_file_or_of_the_one_it_replaces(tm
 
 @pytest.mark.parametrize("subtype", ["FLOAT", "DOUBLE", "PCM_16"])
 @pytest.mark.parametrize("name", ["a.wav", "a.aiff", "a.rf64"])
-def test_a_file_does_not_tell_the_time(tmp_path, name, subtype):
+def test_file_has_no_time_stamp(tmp_path, name, subtype):
     write(tmp_path / name, [0.5, -0.25], RATE, subtype=subtype)
     content = (tmp_path / name).read_bytes()
     assert (b"PEAK" in content) == (subtype != "PCM_16" and name != "a.rf64")
@@ -650,7 +648,7 @@ def said(command, **options):
     return subprocess.run([sys.executable, "-c", script], check=True, timeout=60, **options).stderr
 
 
-def test_a_closed_standard_input_or_output_is_named():
+def test_names_closed_standard_streams():
     script = SAY_ERRORS.format("{}")
     for command, stream in (("read('-')", "<&-"), ("write('-', [0.5], 16000)", ">&-")):
         done = subprocess.run(
@@ -664,7 +662,7 @@ def test_a_closed_standard_input_or_output_is_named():
 
 
 @pytest.mark.parametrize("frames", [9, 99999])
-def test_an_output_that_takes_nothing_is_named(frames):
+def test_names_full_output(frames):
     with open("/dev/full", "wb") as full:
         options = {"stdout": full, "stderr": subprocess.PIPE, "capture_output": False}
         error = said(f"write('-', numpy.zeros({frames}), 16000)", **options)
@@ -673,7 +671,7 @@ def test_an_output_that_takes_nothing_is_named(frames):
 
 
 @pytest.mark.parametrize("frames", [9, 99999])
-def test_a_reader_that_went_away_is_named(frames):
+def test_names_closed_pipe(frames):
     reading, writing = os.pipe()
     os.close(reading)
     options = {"stdout": writing, "stderr": subprocess.PIPE, "capture_output": False}
@@ -683,7 +681,7 @@ def test_a_reader_that_went_away_is_named(frames):
     assert error.count("\n") == 1
 
 
-def test_missing_and_full_temporary_space_are_named(tmp_path):
+def test_names_missing_and_full_temporary_space(tmp_path):
     write(tmp_path / "a.wav", np.zeros(50000), RATE)
     missing = "import tempfile; tempfile.tempdir = '/absent'; "
     full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000)); "
@@ -698,7 +696,7 @@ def test_missing_and_full_temporary_space_are_named(tmp_path):
             assert error.count("\n") == 1
 
 
-def test_a_killed_process_leaves_nothing(tmp_path):
+def test_killed_process_leaves_no_file(tmp_path):
     command = f"""
     with writer({str(tmp_path / "a.wav")!r}, 16000) as put:
         put(numpy.zeros(99999)); print("written", flush=True); sys.stdin.read()
@@ -712,7 +710,7 @@ def test_a_killed_process_leaves_nothing(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_loop_of_links_is_not_replaced(tmp_path):
+def test_refuses_loop_of_links(tmp_path):
     (tmp_path / "a.wav").symlink_to("b.wav")
     (tmp_path / "b.wav").symlink_to("a.wav")
     with pytest.raises(PdrnError, match=r"a\.wav"):
@@ -720,7 +718,7 @@ def test_a_loop_of_links_is_not_replaced(tmp_path):
     assert (tmp_path / "a.wav").is_symlink()
 
 
-def test_a_link_is_followed(tmp_path):
+def test_follows_symbolic_link(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "a.wav").symlink_to("folder/b.wav")
     write(tmp_path / "a.wav", [0.5], RATE)
@@ -736,7 +734,7 @@ def placing(request, monkeypatch):
 
 
 @pytest.mark.usefixtures("placing")
-def test_files_appear_whole_or_not_at_all_with_and_without_temporary_names(tmp_path):
+def test_writes_are_atomic(tmp_path):
     target = tmp_path / "a.wav"
     with writer(target, RATE) as put:
         put([0.5])
@@ -751,7 +749,7 @@ def test_files_appear_whole_or_not_at_all_with_and_without_temporary_names(tmp_p
 
 
 @pytest.mark.usefixtures("placing")
-def test_a_name_that_is_taken_at_the_last_moment_is_not_overwritten(tmp_path, monkeypatch):
+def test_keeps_file_that_appears_at_the_last_moment(tmp_path, monkeypatch):
     target = tmp_path / "a.wav"
     link = os.link
 
@@ -766,7 +764,7 @@ def test_a_name_that_is_taken_at_the_last_moment_is_not_overwritten(tmp_path, mo
     assert os.listdir(tmp_path) == ["a.wav"]
 
 
-def test_a_sound_that_was_read_is_written_as_it_was(tmp_path):
+def test_sound_round_trip(tmp_path):
     write(tmp_path / "a.wav", STEREO.T, 11025, subtype="PCM_16")
     write(tmp_path / "b.wav", read(tmp_path / "a.wav"))
     assert (tmp_path / "a.wav").read_bytes() == (tmp_path / "b.wav").read_bytes()
@@ -781,7 +779,7 @@ PLAIN = [name for name in ENCODINGS if name not in ("mulaw", "alaw")]
 
 @pytest.mark.parametrize("encoding", PLAIN)
 @given(channels=st.integers(1, 3), frames=st.integers(0, 20), seed=st.integers(0, 99))
-def test_what_is_encoded_is_decoded(encoding, channels, frames, seed):
+def test_raw_decode_inverts_encode(encoding, channels, frames, seed):
     samples = np.random.default_rng(seed).uniform(-1, 1, (channels, frames))
     raw = RawFormat(encoding, channels)
     content = raw.encode(samples)
@@ -801,28 +799,28 @@ def test_what_is_encoded_is_decoded(encoding, channels, frames, seed):
         ("f32le", [0, 0, 0, 63, 0, 0, 128, 191]),
     ],
 )
-def test_the_bytes_are_the_usual_ones(encoding, content):
+def test_raw_bytes_of_known_samples(encoding, content):
     assert RawFormat(encoding).decode(bytes(content)).tolist() == [[0.5, -1.0]]
     assert RawFormat(encoding).encode(np.array([[0.5, -1.0]])) == bytes(content)
 
 
-def test_samples_are_interleaved():
+def test_raw_samples_are_interleaved():
     assert RawFormat("s8", 2).decode(bytes([64, 192, 32, 224])).tolist() == [[0.5, 0.25], [-0.5, -0.25]]
 
 
 @pytest.mark.parametrize(("encoding", "law"), [("mulaw", MuLaw()), ("alaw", ALaw())])
-def test_g711_is_decoded(encoding, law):
+def test_raw_g711_is_decoded(encoding, law):
     codes = np.arange(256, dtype=np.uint8)
     np.testing.assert_array_equal(RawFormat(encoding).decode(codes.tobytes())[0], law.decode(codes))
 
 
-def test_cells_are_kept():
+def test_raw_encode_stays_in_cells():
     cells = Cells(np.array([[0.301]]), np.array([[0.4]]))
     written = RawFormat("u8").decode(RawFormat("u8").encode(np.array([[0.3]]), cells))
     assert cells.violation(written) == 0
 
 
-def test_the_command_line_offers_them_all():
+def test_command_line_offers_all_encodings():
     assert get_args(Encoding) == ENCODINGS
 
 
@@ -835,6 +833,6 @@ def test_the_command_line_offers_them_all():
         (lambda: RawFormat("f32le").decode(np.float32(np.inf).tobytes()), "inf"),
     ],
 )
-def test_impossible_raw_formats_are_refused(call, reason):
+def test_refuses_impossible_raw_formats(call, reason):
     with pytest.raises(AudioError, match=reason):
         call()

@@ -16,7 +16,7 @@ def shapes(draw):
 
 
 @given(signals, shapes(), st.data())
-def test_join_undoes_split_exactly_for_any_length_hop_and_window(signal, shape, data):
+def test_join_of_split_is_identity(signal, shape, data):
     frame_length, hop = shape
     window = data.draw(hnp.arrays(np.float64, frame_length, elements=st.floats(0, 1e3)))
     joined = join(split(signal, frame_length, hop), len(signal), hop, window)
@@ -24,7 +24,7 @@ def test_join_undoes_split_exactly_for_any_length_hop_and_window(signal, shape, 
 
 
 @given(signals, shapes())
-def test_cut_is_the_paper_s_equation(signal, shape):
+def test_cut_follows_equation_4_1(signal, shape):
     n, s = shape
     expected = (
         [signal[j * s : j * s + n] for j in range((len(signal) - n) // s + 1)] if len(signal) >= n else []
@@ -36,7 +36,7 @@ def test_cut_is_the_paper_s_equation(signal, shape):
 
 
 @given(signals, shapes())
-def test_every_sample_is_in_as_many_frames_give_or_take_one(signal, shape):
+def test_samples_are_in_equally_many_frames_up_to_one(signal, shape):
     frame_length, hop = shape
     held = split(np.arange(1.0, len(signal) + 1), frame_length, hop)
     counts = np.bincount(held.astype(int).ravel(), minlength=len(signal) + 1)[1:]
@@ -58,13 +58,13 @@ def test_join_averages_by_the_window(signal, shape, data):
     np.testing.assert_allclose(join(noisy, len(signal), hop, window), expected, rtol=1e-9, atol=1e-9)
 
 
-def test_a_sample_without_weight_is_taken_from_its_first_frame():
+def test_sample_without_weight_comes_from_first_frame():
     frames = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 0.0]])
     assert join(frames, 2, 1, np.zeros(2)).tolist() == [1.0, 3.0]
     assert join(frames, 2, 1, np.array([1.0, 3.0])).tolist() == [1.25, 3.25]
 
 
-def test_channels_are_framed_alike_and_float32_stays():
+def test_framing_works_along_last_axis_and_keeps_float32():
     stereo = np.arange(20, dtype=np.float32).reshape(2, 10)
     frames = split(stereo, 4, 2)
     assert frames.shape == (2, 6, 4)
@@ -73,31 +73,31 @@ def test_channels_are_framed_alike_and_float32_stays():
     np.testing.assert_array_equal(joined, stereo)
 
 
-def test_a_signal_shorter_than_a_frame_has_no_whole_frame_but_splits():
+def test_short_signal_has_no_whole_frame_but_splits():
     assert cut(np.ones(3), 4).shape == (0, 4)
     np.testing.assert_array_equal(join(split(np.ones(3), 8, 8), 3, 8), np.ones(3))
 
 
 @pytest.mark.parametrize("hop", [0, 5, -1])
-def test_a_hop_that_loses_samples_is_refused(hop):
+def test_refuses_hop_longer_than_frame(hop):
     with pytest.raises(ValueError, match="hop"):
         split(np.ones(8), 4, hop)
 
 
 @pytest.mark.parametrize(("frames", "length"), [((3, 4), 9), ((3, 4), 5), ((1, 4), -1), ((0, 4), 1)])
-def test_join_refuses_frames_of_another_length(frames, length):
+def test_join_refuses_other_number_of_frames(frames, length):
     with pytest.raises(ValueError, match=str(length)):
         join(np.ones(frames), length, 4 - 1)
 
 
-def test_join_refuses_a_signal_that_was_not_split():
+def test_join_refuses_unsplit_signal():
     with pytest.raises(ValueError, match=r"\(4,\)"):
         join(np.ones(4), 4, 1)
 
 
 @pytest.mark.parametrize("dtype", [np.int16, np.int64, np.float32, np.float64])
 @pytest.mark.parametrize("scale", [1e-39, 1.0, 1e39])
-def test_join_weighs_alike_whatever_the_type_of_frames_and_the_scale_of_the_window(dtype, scale):
+def test_join_is_independent_of_dtype_and_window_scale(dtype, scale):
     frames = np.array([[0, 1], [2, 3], [4, 0]], dtype)
     joined = join(frames, 2, 1, scale * np.array([1.0, 3.0]))
     assert joined.tolist() == [1.25, 3.25]

@@ -64,7 +64,7 @@ def some_codes(coder, count=65):
 
 
 @given(coders, st.lists(st.floats(-1.5, 1.5), min_size=1, max_size=50))
-def test_every_sample_lies_in_its_cell_or_is_refused_beyond_full_scale(coder, unit_samples):
+def test_sample_lies_in_its_cell_or_is_refused_beyond_full_scale(coder, unit_samples):
     low, high = full_scale_of(coder)
     samples = (low + high) / 2 + np.array(unit_samples) * (high - low) / 2
     if ends_at_full_scale(coder) and ((samples < low) | (samples > high)).any():
@@ -76,7 +76,7 @@ def test_every_sample_lies_in_its_cell_or_is_refused_beyond_full_scale(coder, un
 
 
 @given(coders, st.lists(st.floats(-1, 1), min_size=1, max_size=50))
-def test_decode_encode_is_idempotent(coder, unit_samples):
+def test_quantize_is_idempotent(coder, unit_samples):
     low, high = full_scale_of(coder)
     levels = coder.quantize(np.clip((low + high) / 2 + np.array(unit_samples) * (high - low) / 2, low, high))
     again = coder.codes_of(levels)
@@ -86,7 +86,7 @@ def test_decode_encode_is_idempotent(coder, unit_samples):
 
 
 @given(coders)
-def test_a_level_is_observed_as_the_cell_of_its_code(coder):
+def test_observe_returns_cell_of_level(coder):
     codes = some_codes(coder)
     levels = coder.decode(codes)
     np.testing.assert_array_equal(coder.codes_of(levels), codes)
@@ -95,7 +95,7 @@ def test_a_level_is_observed_as_the_cell_of_its_code(coder):
 
 
 @given(coders, st.floats(0.01, 0.99))
-def test_every_interior_point_of_a_cell_has_its_code(coder, place):
+def test_interior_of_cell_has_its_code(coder, place):
     codes = some_codes(coder)
     cells = coder.cells(codes)
     low, high = full_scale_of(coder)
@@ -121,14 +121,14 @@ def test_neighbouring_cells_tile_the_line(coder):
 
 
 @given(uniform)
-def test_an_edge_belongs_to_the_cell_above_it_and_the_number_below_to_the_one_below(coder):
+def test_edge_belongs_to_cell_above(coder):
     codes = some_codes(coder)[1:]
     edges = coder.cells(codes).lo
     np.testing.assert_array_equal(coder.encode(edges), codes)
     np.testing.assert_array_equal(coder.encode(np.nextafter(edges, -np.inf)), codes - 1)
 
 
-def test_every_kind_keeps_to_the_protocol():
+def test_quantizers_follow_protocol():
     coders: list[Coder] = [MidRise(3), MidTread(3), Truncation(3), MuLaw(), ALaw()]
     others: list[Quantizer] = [Uniform(3), Exact(), Clipping(0.5), Gaps(), Bounded(Uniform(3))]
     for quantizer in (*coders, *others):
@@ -143,31 +143,31 @@ def test_every_kind_keeps_to_the_protocol():
 
 
 @pytest.mark.parametrize("bits", range(1, 25))
-def test_the_paper_s_quantizer_is_floor_plus_a_half(bits):
+def test_mid_rise_is_quantizer_of_paper(bits):
     step = 2 / 2**bits
     samples = np.random.default_rng(bits).uniform(-1, 1, 1000)
     np.testing.assert_array_equal(MidRise(bits).quantize(samples), step * (np.floor(samples / step) + 0.5))
 
 
-def test_each_kind_has_its_levels_and_saturates():
+def test_kinds_have_their_levels_and_saturate():
     assert MidRise(3).quantize([-9.0, -1.0, 1.0, 9.0]).tolist() == [-0.875, -0.875, 0.875, 0.875]
     assert MidTread(3).quantize([0.1, -0.1, 1.0, -1.0]).tolist() == [0.0, 0.0, 0.75, -1.0]
     assert Truncation(3).quantize([0.24, -0.01, 1.0]).tolist() == [0.0, -0.25, 0.75]
 
 
-def test_a_truncated_level_is_the_lower_end_of_its_cell():
+def test_truncated_level_is_lower_end_of_cell():
     assert Truncation(3).decode([0, 1]).tolist() == [0.0, 0.25]
     assert Truncation(3).cells([0, 1]).centre.tolist() == [0.125, 0.375]
 
 
-def test_knowing_full_scale_ends_the_outer_cells():
+def test_full_scale_bounds_outermost_cells():
     codes = np.array([-4, 3])
     known, unknown = MidTread(3, full_scale=True).cells(codes), MidTread(3).cells(codes)
     assert (known.lo.tolist(), known.hi.tolist()) == ([-1.0, 0.625], [-0.875, 1.0])
     assert (unknown.lo.tolist(), unknown.hi.tolist()) == ([-np.inf, 0.625], [-0.875, np.inf])
 
 
-def test_step_and_offset_move_edges_and_levels():
+def test_step_and_offset_scale_and_shift_levels():
     quantizer = MidRise(2, step=0.3, offset=10.0)
     assert quantizer.quantize([9.95, 10.2, 99.0]).tolist() == pytest.approx([9.85, 10.15, 10.45])
 
@@ -185,24 +185,24 @@ def test_step_and_offset_move_edges_and_levels():
     ],
 )
 @pytest.mark.parametrize("kind", [MidRise, Uniform])
-def test_impossible_quantizers_are_refused(kind, wrong):
+def test_refuses_impossible_quantizers(kind, wrong):
     with pytest.raises(InputError, match=r"bit depth|step"):
         kind(**wrong)
 
 
 @pytest.mark.parametrize("offset", [np.inf, 1e6])
-def test_an_offset_beside_which_the_step_vanishes_is_refused(offset):
+def test_refuses_offset_beyond_float64_resolution(offset):
     with pytest.raises(InputError, match="offset"):
         MidTread(8, step=1e-12, offset=offset)
 
 
-def test_bits_from_numpy_are_bits():
+def test_accepts_numpy_integers_as_bits():
     assert MidRise(np.int8(5)) == MidRise(5)
     assert str(Uniform(np.int8(5))) == "5 bits"
 
 
 @pytest.mark.parametrize("quantizer", [MidRise(5), MuLaw(), ALaw(), Uniform(5), Exact(), Clipping(0.5)])
-def test_nan_is_observed_with_gaps_alone(quantizer):
+def test_observe_refuses_nan_without_gaps(quantizer):
     known = quantizer.quantize([0.3]) if hasattr(quantizer, "quantize") else np.array([0.25])
     samples = np.append(known, np.nan)
     with pytest.raises(InputError, match="NaN"):
@@ -213,14 +213,14 @@ def test_nan_is_observed_with_gaps_alone(quantizer):
 
 
 @pytest.mark.parametrize("codes", [[16], [-17], [0.5]])
-def test_codes_that_do_not_exist_have_no_cell(codes):
+def test_refuses_codes_out_of_range(codes):
     with pytest.raises(InputError, match="codes"):
         MidRise(5).cells(codes)
 
 
 @pytest.mark.parametrize("levels", [[0.35], [5.0]])
 @pytest.mark.parametrize("quantizer", [MidTread(3), Uniform(3), MuLaw()])
-def test_samples_off_the_levels_are_refused(quantizer, levels):
+def test_observe_refuses_samples_off_levels(quantizer, levels):
     with pytest.raises(InputError, match="is no level of"):
         quantizer.observe(levels)
 
@@ -247,7 +247,7 @@ def a_law_byte(linear):
 
 
 @pytest.mark.parametrize(("law", "subtype"), [(MuLaw(), "ULAW"), (ALaw(), "ALAW")])
-def test_levels_are_libsndfile_s_expansion_bit_by_bit(law, subtype):
+def test_g711_levels_equal_libsndfile(law, subtype):
     raw = io.BytesIO(ALL_BYTES.tobytes())
     expanded, _ = soundfile.read(
         raw, dtype="int16", format="RAW", subtype=subtype, channels=1, samplerate=8000
@@ -256,12 +256,12 @@ def test_levels_are_libsndfile_s_expansion_bit_by_bit(law, subtype):
 
 
 @pytest.mark.parametrize(("law", "reference"), [(MuLaw(), mu_law_byte), (ALaw(), a_law_byte)])
-def test_encoding_all_16_bit_samples_is_bit_exact(law, reference):
+def test_g711_encodes_all_16_bit_samples_exactly(law, reference):
     expected = [reference(int(linear)) for linear in ALL_LINEAR]
     np.testing.assert_array_equal(law.encode(ALL_LINEAR / 32768), expected)
 
 
-def test_the_decision_values_are_those_of_the_recommendation():
+def test_g711_decision_values_follow_recommendation():
     mu, a = MuLaw().cells(ALL_BYTES[128:]), ALaw().cells(ALL_BYTES[128:])
     assert sorted(mu.hi * 8192)[:3] == [1, 3, 5]
     assert sorted(mu.hi * 8192)[-3:] == [7647, 7903, np.inf]
@@ -269,20 +269,20 @@ def test_the_decision_values_are_those_of_the_recommendation():
     assert sorted(a.hi * 4096)[-3:] == [3840, 3968, np.inf]
 
 
-def test_both_zeros_of_mu_law_share_a_cell():
+def test_mu_law_zeros_share_a_cell():
     cells = MuLaw().cells(np.array([0x7F, 0xFF]))
     assert (cells.lo * 8192).tolist() == [-1, -1]
     assert (cells.hi * 8192).tolist() == [1, 1]
 
 
-def test_silence_in_an_a_law_recording_reaches_to_its_least_levels():
+def test_a_law_silence_reaches_to_least_levels():
     cells = ALaw().observe([0.0, 8 / 32768])
     assert cells.lo.tolist() == [-1 / 4096, 0.0]
     assert cells.hi.tolist() == [1 / 4096, 2 / 4096]
 
 
 @pytest.mark.parametrize("law", [MuLaw(), ALaw()])
-def test_codes_of_any_integer_type_have_their_cells(law):
+def test_accepts_codes_of_any_integer_type(law):
     for dtype in (np.int8, np.uint8, np.int16, np.uint64):
         assert law.cells(np.array([3, 100], dtype)) == law.cells([3, 100])
     with pytest.raises(InputError, match=r"0\.\.255"):
@@ -295,7 +295,7 @@ def test_codes_of_any_integer_type_have_their_cells(law):
 @given(
     bits=st.integers(1, 24), kind=st.sampled_from([MidRise, MidTread, Truncation]), seed=st.integers(0, 99)
 )
-def test_a_bit_depth_gives_the_cells_of_whichever_kind_the_samples_are(bits, kind, seed):
+def test_uniform_has_cells_of_actual_kind(bits, kind, seed):
     truth = np.random.default_rng(seed).uniform(-1, 1, 200)
     coder = kind(bits)
     codes = coder.encode(truth)
@@ -306,13 +306,13 @@ def test_a_bit_depth_gives_the_cells_of_whichever_kind_the_samples_are(bits, kin
 
 
 @given(step=st.floats(1e-4, 0.5), kind=st.sampled_from([MidRise, MidTread]))
-def test_a_step_gives_cells_without_an_end_of_scale(step, kind):
+def test_uniform_by_step_has_no_full_scale(step, kind):
     cells = Uniform(step=step).observe(kind(32, step).quantize(WAVE))
     np.testing.assert_allclose(cells.radius, step / 2)
     assert cells.violation(WAVE) <= 1e-9
 
 
-def test_both_kinds_at_once_are_refused_but_silence_goes_with_either():
+def test_uniform_refuses_mixed_kinds_but_accepts_zero():
     assert Uniform(3).observe([0.0, 0.125]).lo.tolist() == [-0.125, 0.0]
     with pytest.raises(InputError, match="like the others"):
         Uniform(3).observe([0.25, 0.125])
@@ -320,7 +320,7 @@ def test_both_kinds_at_once_are_refused_but_silence_goes_with_either():
 
 @pytest.mark.parametrize("peak", [0.69, 0.004, 2**-15, 1e-6])
 @pytest.mark.parametrize("quantizer", [Uniform(step=2048.0), Uniform(2)])
-def test_sound_between_levels_of_too_long_a_step_is_no_silence(peak, quantizer):
+def test_uniform_refuses_quiet_sound_between_levels(peak, quantizer):
     with pytest.raises(InputError, match=f"is no level of {quantizer}"):
         quantizer.observe(peak * np.array([0.0, 1.0, -0.8]))
 
@@ -336,19 +336,19 @@ def test_sound_between_levels_of_too_long_a_step_is_no_silence(peak, quantizer):
     ],
     ids=["rounded", "dropped", "32767", "float32"],
 )
-def test_levels_of_a_long_step_are_known_again_however_they_were_stored(stored, step):
+def test_uniform_tolerates_rounding_of_storage(stored, step):
     levels = step * np.rint(np.linspace(-0.9, 0.9, 999) / step)
     assert Uniform(step=step).observe(stored(levels)) == Uniform(step=step).observe(levels)
 
 
-def test_a_peak_rounded_beyond_full_scale_is_a_level_on_either_side():
+def test_uniform_accepts_peak_rounded_beyond_full_scale():
     cells = Bounded(Uniform(5)).observe([1.0, -1.0, 0.5])
     assert cells.lo.tolist() == [31 / 32, -1.0, 15 / 32]
     assert cells.hi.tolist() == [1.0, -31 / 32, 17 / 32]
 
 
 @given(bits=st.integers(1, 12), cuts=st.lists(st.integers(0, 40), max_size=5))
-def test_pieces_are_observed_as_the_whole(bits, cuts):
+def test_observer_of_pieces_equals_whole(bits, cuts):
     samples = np.concatenate([np.zeros(9), MidRise(bits).quantize(WAVE[:31])])[None]
     observer, pieces = Observer(Uniform(bits)), np.split(samples, sorted(cuts), axis=-1)
     whole = Uniform(bits).observe(samples)
@@ -358,7 +358,7 @@ def test_pieces_are_observed_as_the_whole(bits, cuts):
         observer.observe(np.full((1, 1), 2 / 2**bits))
 
 
-def test_too_loud_a_sample_is_refused():
+def test_observer_refuses_absurd_samples():
     with pytest.raises(InputError, match="is beyond"):
         Observer(Exact()).observe(np.array([[1e30]]))
 
@@ -367,7 +367,7 @@ def test_too_loud_a_sample_is_refused():
 
 
 @given(st.floats(0.01, 10), st.lists(st.floats(-20, 20), min_size=1))
-def test_clipping_knows_the_rest_exactly_and_the_peaks_by_one_side(threshold, values):
+def test_clipping_opens_peaks_and_keeps_the_rest(threshold, values):
     samples, clipping = np.array(values), Clipping(threshold)
     clipped = clipping.clip(samples)
     cells = clipping.observe(clipped)
@@ -385,7 +385,7 @@ def test_clipping_knows_the_rest_exactly_and_the_peaks_by_one_side(threshold, va
         [MidTread(16), MidTread(8), MidRise(5), Truncation(8), MuLaw(), ALaw(), MidRise(6, full_scale=True)]
     ),
 )
-def test_what_was_clipped_and_then_quantized_is_open_ended(threshold, coder):
+def test_clipped_then_quantized_is_open_ended(threshold, coder):
     clipping = Clipping(threshold, coder)
     cells = clipping.observe(coder.quantize(clipping.clip(WAVE)))
     assert cells.violation(WAVE) == 0.0
@@ -396,20 +396,20 @@ def test_what_was_clipped_and_then_quantized_is_open_ended(threshold, coder):
 
 
 @pytest.mark.parametrize("step", [1 / 16, 0.7 / 16])
-def test_a_threshold_at_full_scale_is_reached_by_the_outermost_codes(step):
+def test_clipping_at_full_scale_opens_outermost_codes(step):
     coder = MidRise(5, step, full_scale=True)
     cells = Clipping(coder.limit, coder).observe(coder.decode(np.array([-16, -15, 14, 15])))
     assert np.isinf(cells.radius).tolist() == [True, False, False, True]
 
 
-def test_16_bit_samples_clipped_between_two_codes_are_open_ended():
+def test_clipping_between_16_bit_codes():
     stored = np.rint(np.clip(WAVE, -0.65, 0.65) * 32768) / 32768
     opened = np.isinf(Clipping(0.65, MidTread(16)).observe(stored).radius)
     assert np.count_nonzero(opened) == np.count_nonzero(np.abs(stored) == stored.max()) == 2230
 
 
 @pytest.mark.parametrize("threshold", [0.65, np.float32(0.65), 0.7, np.float32(0.7)])
-def test_samples_that_were_clipped_in_float32_are_open_ended(threshold):
+def test_clipping_in_float32(threshold):
     wave = WAVE.astype(np.float32)
     clipped = np.clip(wave, -np.float32(threshold), np.float32(threshold))
     cells = Clipping(threshold).observe(clipped)
@@ -418,16 +418,16 @@ def test_samples_that_were_clipped_in_float32_are_open_ended(threshold):
 
 
 @pytest.mark.parametrize("threshold", [0.0, -1.0, np.inf, np.nan])
-def test_impossible_thresholds_are_refused(threshold):
+def test_refuses_impossible_thresholds(threshold):
     with pytest.raises(InputError, match="positive finite number"):
         Clipping(threshold)
 
 
-def test_cells_can_be_made_to_end_at_full_scale():
+def test_bounded_ends_cells_at_full_scale():
     cells = Bounded(Uniform(3)).observe([-0.875, 0.875])
     assert (cells.lo[0], cells.hi[1]) == (-1, 1)
 
 
-def test_cells_differ_in_width_with_gaps_and_clipping():
+def test_step_is_none_with_gaps_and_clipping():
     assert (Uniform(3).step, Bounded(Uniform(3)).step) == (0.25, 0.25)
     assert Gaps(Uniform(3)).step is Clipping(0.5, Uniform(3)).step is MuLaw().step is None

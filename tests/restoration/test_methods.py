@@ -31,7 +31,7 @@ def ratio(signal, cells, rate):
 
 @pytest.mark.parametrize("bits", range(2, 13))
 @pytest.mark.parametrize(("kind", "most"), [(MidRise, (0.2, 0.3, 0.5)), (MidTread, (0.8, 0.75, 0.85))])
-def test_speech_is_better_than_it_came_at_every_depth(voice, kind, bits, most):
+def test_improves_speech_at_every_bit_depth(voice, kind, bits, most):
     """Up to 4, 6 and 8 bits, and above; a mid-tread quantizer does no harm to silence, and leaves less."""
     samples, rate = voice
     quantizer = kind(bits)
@@ -39,7 +39,7 @@ def test_speech_is_better_than_it_came_at_every_depth(voice, kind, bits, most):
     assert ratio(samples, quantizer.cells(quantizer.encode(samples)), rate) < limit
 
 
-def test_a_few_peaks_above_silence_are_hardly_harmed():
+def test_hardly_harms_few_peaks_above_silence():
     samples, rate = speech()
     samples = 0.485 * samples[7 * rate : 8 * rate]
     cells = MidTread(2).cells(MidTread(2).encode(samples))
@@ -49,19 +49,19 @@ def test_a_few_peaks_above_silence_are_hardly_harmed():
 
 @pytest.mark.parametrize("gain", [1.0, 0.1, 0.02])
 @pytest.mark.parametrize("law", [MuLaw(), ALaw()])
-def test_telephone_speech_is_better_than_it_came_at_every_level(voice, law, gain):
+def test_improves_g711_speech_at_every_level(voice, law, gain):
     samples, rate = voice[0] * gain, voice[1]
     assert ratio(samples, law.cells(law.encode(samples)), rate) < 0.95
 
 
 @pytest.mark.parametrize("rate", [8000, 11025, 44100])
-def test_any_sample_rate_will_do(voice, rate):
+def test_improves_any_sample_rate(voice, rate):
     samples = voice[0]  # speech at another speed is as good a signal
     quantizer = MidRise(5)
     assert ratio(samples, quantizer.cells(quantizer.encode(samples)), rate) < 0.5
 
 
-def test_clipped_peaks_rise_towards_where_they_were(voice):
+def test_raises_clipped_peaks(voice):
     samples, rate = voice
     clipped = np.clip(samples, -0.4, 0.4)
     cut = np.abs(samples) > 0.4
@@ -72,7 +72,7 @@ def test_clipped_peaks_rise_towards_where_they_were(voice):
     assert after < 0.4 * before
 
 
-def test_short_gaps_are_filled(voice):
+def test_fills_short_gaps(voice):
     samples, rate = voice
     gaps = np.zeros(len(samples), bool)
     for start in range(1000, len(samples) - 1000, 1500):
@@ -97,7 +97,7 @@ def test_short_gaps_are_filled(voice):
 )
 @pytest.mark.parametrize("bits", [1, 5, 12])
 @pytest.mark.parametrize("kind", [MidRise, MidTread])
-def test_odd_signals_stay_in_their_cells(signal, bits, kind):
+def test_odd_signals_stay_in_cells(signal, bits, kind):
     quantizer = kind(bits)
     cells = quantizer.cells(quantizer.encode(signal))
     restored = Restorer(method="cp").restore_cells(cells, 16000)
@@ -110,33 +110,33 @@ def test_odd_signals_stay_in_their_cells(signal, bits, kind):
     width=st.sampled_from([0.0, 1e-40, 1e-9, 0.01, 2.0, np.inf]),
     infinite_below=st.booleans(),
 )
-def test_any_cells_are_kept(lo, width, infinite_below):
+def test_any_cells_are_respected(lo, width, infinite_below):
     lo = np.array(lo)
     cells = Cells(np.full_like(lo, -np.inf) if infinite_below else lo, lo + width)
     assert cells.violation(Restorer(method="cp").restore_cells(cells, 1000)) == 0
 
 
 @pytest.mark.parametrize("radius", [1e-11, 1e-9, 2.0**-25, 2.0**-17])
-def test_fine_cells_are_not_spoilt_by_rounding(voice, radius):
+def test_fine_cells_survive_float32(voice, radius):
     samples, rate = voice
     truth = samples + np.random.default_rng(0).uniform(-radius, radius, len(samples))
     assert ratio(truth, Cells(samples - radius, samples + radius), rate) < 1.01
 
 
 @given(rate=st.integers(1, 10_000_000))
-def test_frames_are_whole_hops_at_any_rate(rate):
+def test_frames_are_whole_hops(rate):
     method = ChambollePockMethod.at(rate)
     assert method.frame_length % method.hop == 0
     assert method.before == method.after == method.frame_length - method.hop
     assert 64 <= method.frame_length <= 16384
 
 
-def test_the_pace_is_that_of_the_table_and_constant_beyond():
+def test_pace_interpolates_table():
     np.testing.assert_allclose(tuned_pace(np.array(LOUDNESS)), PACE)
     np.testing.assert_allclose(tuned_pace(np.array([-50.0, 50.0])), [PACE[0], PACE[-1]])
 
 
-def test_no_iterations_are_refused():
+def test_refuses_zero_iterations():
     with pytest.raises(ValueError, match="iterations"):
         Restorer(iterations=0)
 
@@ -175,7 +175,7 @@ def model(tmp_path_factory):
     return str(path)
 
 
-def test_blocks_make_what_the_network_makes_of_the_whole(model):
+def test_blocks_equal_network_on_whole(model):
     cells = QUANTIZER.cells(QUANTIZER.encode(QUANTIZED))
     whole = NETWORK(cells.lo / QUANTIZER.step, cells.hi / QUANTIZER.step) * QUANTIZER.step
     restored = Restorer(model, method="network", shifts=1).restore(QUANTIZED, RATE, bits=5)
@@ -184,7 +184,7 @@ def test_blocks_make_what_the_network_makes_of_the_whole(model):
     assert cells.violation(restored) == 0
 
 
-def test_digital_silence_stays_silent_however_it_arrives(either):
+def test_digital_silence_stays_silent(either):
     sound = MidTread(5).quantize(0.7 * np.sin(np.arange(900) / 11))
     quantized = np.concatenate([sound, np.zeros(1500), sound, np.zeros(700)])
     restorer = Restorer(either, method="network")
@@ -200,7 +200,7 @@ def test_digital_silence_stays_silent_however_it_arrives(either):
 
 @settings(max_examples=10)
 @given(lengths=st.lists(st.integers(1, 700), max_size=6), length=st.integers(1, 3000))
-def test_a_stream_does_not_depend_on_its_chunks(either, lengths, length):
+def test_stream_is_independent_of_chunks(either, lengths, length):
     samples = QUANTIZED[:length]
 
     def streamed(lengths):
@@ -217,7 +217,7 @@ def test_a_stream_does_not_depend_on_its_chunks(either, lengths, length):
 
 
 @pytest.mark.parametrize("shifts", [2, 3, 8])
-def test_shifts_are_the_mean_of_what_the_network_makes_on_each_grid(model, shifts):
+def test_shifts_average_shifted_grids(model, shifts):
     cells = QUANTIZER.cells(QUANTIZER.encode(QUANTIZED))
     lower, upper = cells.lo / QUANTIZER.step, cells.hi / QUANTIZER.step
     grids = []
@@ -229,7 +229,7 @@ def test_shifts_are_the_mean_of_what_the_network_makes_on_each_grid(model, shift
     assert np.abs(grids[0] - grids[1]).max() > 1e-3
 
 
-def test_it_looks_as_far_as_it_reaches_and_its_shifts_a_little_farther():
+def test_reach_of_network_and_shifts():
     method = NetworkMethod(NETWORK, QUANTIZER.step, shifts=1)
     assert (method.hop, method.before, method.after) == (8, 3 * 16, 3 * 16)
     assert (method.stream_block, method.offline_block) == (48, 800)
@@ -239,7 +239,7 @@ def test_it_looks_as_far_as_it_reaches_and_its_shifts_a_little_farther():
         NetworkMethod(NETWORK, QUANTIZER.step, shifts=9)
 
 
-def test_a_causal_network_looks_back_and_comes_out_hop_by_hop():
+def test_causal_network_streams_hop_by_hop():
     method = NetworkMethod(CAUSAL, QUANTIZER.step)
     assert (method.before, method.after) == (2 * 8 + 4 * 8, 2 * 8)
     assert method.stream_block == 8
@@ -267,7 +267,7 @@ def pushed(monkeypatch):
     return hops, breaks
 
 
-def test_a_causal_stream_computes_every_hop_once(causal_stream, pushed):
+def test_causal_stream_computes_every_hop_once(causal_stream, pushed):
     for chunk in np.array_split(QUANTIZED, 50):
         causal_stream.feed(chunk)
     causal_stream.flush()
@@ -275,7 +275,7 @@ def test_a_causal_stream_computes_every_hop_once(causal_stream, pushed):
     assert pushed[0] == [8] * (before + signal + after)
 
 
-def test_a_stream_that_was_interrupted_goes_on_to_the_same_samples(causal_stream, pushed):
+def test_interrupted_stream_continues_with_same_samples(causal_stream, pushed):
     whole = np.concatenate([causal_stream.feed(QUANTIZED), causal_stream.flush()])
     pushed[1].append(len(pushed[0]) + 200)
     with pytest.raises(KeyboardInterrupt):
@@ -284,7 +284,7 @@ def test_a_stream_that_was_interrupted_goes_on_to_the_same_samples(causal_stream
     np.testing.assert_array_equal(again, whole)
 
 
-def test_open_ended_cells_are_kept(model):
+def test_open_ended_cells_are_respected(model):
     samples = MidRise(5).quantize(1.5 * np.sin(np.arange(3000) / 11))
     stream = Restorer(model, method="network").stream(RATE, bits=5)
     restored = np.concatenate([stream.feed(samples), stream.flush()])
@@ -294,14 +294,14 @@ def test_open_ended_cells_are_kept(model):
     assert (np.abs(restored)[np.abs(samples) == 31 / 32] >= 30 / 32).all()
 
 
-def test_unbounded_cells_may_hold_anything():
+def test_unbounded_cells_are_finite_for_network():
     missing = np.arange(3000) // 10 == 10
     cells = QUANTIZER.cells(QUANTIZER.encode(QUANTIZED)).opened(missing, missing)
     restored = NetworkMethod(NETWORK, QUANTIZER.step).restore(cells)
     assert np.isfinite(restored).all()
 
 
-def test_a_model_file_that_changes_is_read_again(tmp_path):
+def test_changed_model_file_is_read_again(tmp_path):
     path, restored = tmp_path / "net.safetensors", []
     for network in (NETWORK, disturbed(PLAN, 5, scale=0.1, dtype=np.float32), NETWORK):
         save(path, network, Provenance(unit="cell", sample_rate_hz=RATE), overwrite=True)
@@ -310,7 +310,7 @@ def test_a_model_file_that_changes_is_read_again(tmp_path):
     np.testing.assert_array_equal(restored[0], restored[2])
 
 
-def test_sound_that_it_is_not_for_is_refused(model):
+def test_model_refuses_other_rate_and_differing_widths(model):
     with pytest.raises(ValueError, match="8000"):
         Restorer(model).restore(QUANTIZED, 8000, bits=5)
     with pytest.raises(ValueError, match=r"net\.safetensors"):
@@ -319,7 +319,7 @@ def test_sound_that_it_is_not_for_is_refused(model):
         Restorer(model, iterations=5, method="network")
 
 
-def test_networks_that_are_not_for_sound_at_large_are_refused(tmp_path):
+def test_refuses_networks_unfit_for_sound(tmp_path):
     save(tmp_path / "scale", NETWORK, Provenance(unit="full scale"))
     with pytest.raises(ValueError, match="scale"):
         Restorer(str(tmp_path / "scale"))

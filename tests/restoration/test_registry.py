@@ -23,7 +23,7 @@ def used(restorer, rate=RATE, step=1 / 16):
     return restorer.method_for(rate, step).model
 
 
-def test_networks_are_listed_and_described(tiny_models):
+def test_lists_and_describes_models(tiny_models):
     assert registry.names() == ["speech-large", "speech-small"]
     assert registry.path("speech-small") == tiny_models / "speech-small.safetensors"
     assert registry.card("speech-small") == "# speech-small\n"
@@ -34,7 +34,7 @@ def test_networks_are_listed_and_described(tiny_models):
     assert registry.for_rate(8000) == []
 
 
-def test_a_file_whose_bits_have_changed_is_refused(tiny_models, tmp_path, monkeypatch):
+def test_verify_refuses_changed_file(tiny_models, tmp_path, monkeypatch):
     for file in tiny_models.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     monkeypatch.setattr(registry, "FOLDER", tmp_path)
@@ -48,7 +48,7 @@ def test_a_file_whose_bits_have_changed_is_refused(tiny_models, tmp_path, monkey
             registry.verify(name)
 
 
-def test_a_restorer_has_the_network_that_it_is_named_after(tiny_models):
+def test_from_pretrained_uses_named_model(tiny_models):
     restorer = Restorer.from_pretrained("speech-small", mix=0.5)
     assert (used(restorer), restorer.mix) == ("speech-small", 0.5)
     restored = restorer.restore(QUANTIZED, RATE, bits=5)
@@ -56,7 +56,7 @@ def test_a_restorer_has_the_network_that_it_is_named_after(tiny_models):
     assert restorer.stream(RATE, bits=5).model == "speech-small"
 
 
-def test_other_names_are_answered_with_those_that_there_are(tiny_models, tmp_path, monkeypatch):
+def test_refuses_unknown_names(tiny_models, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="music"):
         Restorer.from_pretrained("music")
     with pytest.raises(ValueError, match="music"):
@@ -66,7 +66,7 @@ def test_other_names_are_answered_with_those_that_there_are(tiny_models, tmp_pat
         Restorer.from_pretrained("speech-large")
 
 
-def test_auto_takes_the_largest_network_where_one_fits(tiny_models):
+def test_auto_uses_largest_fitting_model(tiny_models):
     assert used(Restorer()) == "speech-large"
     assert used(Restorer(method="network")) == "speech-large"
     assert used(Restorer(method="cp")) is None
@@ -80,18 +80,18 @@ def test_auto_takes_the_largest_network_where_one_fits(tiny_models):
 
 @given(step=st.floats(2.0**-16, 1.0), rate=st.sampled_from([8000, RATE, 44100]))
 @settings(suppress_health_check=["function_scoped_fixture"])
-def test_auto_takes_a_network_for_coarse_cells_of_its_rate_and_no_others(tiny_models, step, rate):
+def test_auto_uses_model_for_its_rate_and_coarse_steps(tiny_models, step, rate):
     wanted = rate == RATE and step * (1 + 1e-3) >= FINEST_STEP
     assert (automatic(rate, step) is not None) == wanted
 
 
-def test_where_nothing_is_shipped_auto_is_chambolle_pock(no_models):
+def test_auto_without_models_is_chambolle_pock(no_models):
     assert used(Restorer()) is None
     with pytest.raises(ValueError, match="16000"):
         used(Restorer(method="network"))
 
 
-def test_a_network_where_none_fits_is_refused_with_a_remedy(tiny_models):
+def test_refuses_network_that_does_not_fit(tiny_models):
     with pytest.raises(ValueError, match="8000"):
         used(Restorer(method="network"), rate=8000)
     with pytest.raises(ValueError, match="speech-large"):
@@ -108,12 +108,12 @@ def test_a_network_where_none_fits_is_refused_with_a_remedy(tiny_models):
         ({"shifts": 0}, "shifts"),
     ],
 )
-def test_contradictions_are_refused(tiny_models, settings, reason):
+def test_refuses_contradictory_settings(tiny_models, settings, reason):
     with pytest.raises(ValueError, match=reason):
         Restorer(**settings)
 
 
-def test_the_function_takes_a_method(tiny_models):
+def test_restore_takes_a_method(tiny_models):
     names = ("auto", "both", "network", "cp")
     auto, both, network, solver = (pdrn.restore(QUANTIZED, RATE, bits=5, method=name) for name in names)
     np.testing.assert_array_equal(auto, both)
@@ -121,7 +121,7 @@ def test_the_function_takes_a_method(tiny_models):
 
 
 @pytest.mark.parametrize("name", ["speech-large", "speech-small"])
-def test_streams_and_arrays_agree_whatever_is_chosen(tiny_models, name):
+def test_stream_equals_array_for_every_method(tiny_models, name):
     for restorer in (Restorer(), Restorer.from_pretrained(name), Restorer(name, method="network")):
         stream = restorer.stream(RATE, bits=5)
         pieces = [stream.feed(chunk) for chunk in np.array_split(QUANTIZED, 99)] + [stream.flush()]
@@ -130,7 +130,7 @@ def test_streams_and_arrays_agree_whatever_is_chosen(tiny_models, name):
         )
 
 
-def test_gaps_are_chambolle_pock_s(tiny_models):
+def test_gaps_use_chambolle_pock(tiny_models):
     samples = QUANTIZED.copy()
     samples[50:60] = np.nan
     assert np.isfinite(pdrn.restore(samples, RATE, bits=5)).all()
@@ -142,7 +142,7 @@ SHIPPED = registry.names()
 @pytest.mark.parametrize(
     "name", SHIPPED or [pytest.param("", marks=pytest.mark.skip(reason="none is shipped"))]
 )
-def test_what_is_shipped_is_whole_and_says_where_it_comes_from(name):
+def test_bundled_model_is_complete(name):
     registry.verify(name)
     assert registry.card(name).startswith("# ")
     provenance = describe(registry.path(name))[1]
@@ -157,7 +157,7 @@ def test_what_is_shipped_is_whole_and_says_where_it_comes_from(name):
         assert registry.read_model(name).method(rate, 1 / 16).after <= 0.032 * rate
 
 
-def test_auto_is_the_mean_of_a_network_and_chambolle_pock(tiny_models):
+def test_auto_is_mean_of_network_and_chambolle_pock(tiny_models):
     network, solver = (Restorer(method=name).restore(QUANTIZED, RATE, bits=5) for name in ("network", "cp"))
     mean = NETWORK_SHARE * network + (1 - NETWORK_SHARE) * solver
     named = Restorer.from_pretrained("speech-large")
@@ -169,7 +169,7 @@ def test_auto_is_the_mean_of_a_network_and_chambolle_pock(tiny_models):
         assert np.allclose(restorer.restore(QUANTIZED, RATE, bits=5), mean, atol=1e-6)
 
 
-def test_iterations_are_those_of_chambolle_pock_in_the_mean(tiny_models):
+def test_iterations_apply_to_chambolle_pock_in_mean(tiny_models):
     network = Restorer(method="network").restore(QUANTIZED, RATE, bits=5)
     solver = Restorer(method="cp", iterations=3).restore(QUANTIZED, RATE, bits=5)
     mean = NETWORK_SHARE * network + (1 - NETWORK_SHARE) * solver
@@ -179,7 +179,7 @@ def test_iterations_are_those_of_chambolle_pock_in_the_mean(tiny_models):
 
 
 @pytest.mark.parametrize("chunk", [1, 97, 3000])
-def test_the_mean_is_the_same_as_a_stream(tiny_models, chunk):
+def test_mean_as_stream_equals_array(tiny_models, chunk):
     restorer = Restorer(method="both")
     stream = restorer.stream(RATE, bits=5)
     pieces = [stream.feed(QUANTIZED[start : start + chunk]) for start in range(0, 3000, chunk)]

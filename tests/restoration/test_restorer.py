@@ -22,7 +22,7 @@ SIGNAL = 0.4 * np.sin(np.arange(5000) / 9)
 QUANTIZED = MidRise(4).quantize(SIGNAL)
 
 
-def test_the_package_offers_it_in_one_line():
+def test_restore_equals_restorer():
     restored = pdrn.restore(QUANTIZED, RATE, bits=4)
     np.testing.assert_array_equal(restored, Restorer().restore(QUANTIZED, RATE, bits=4))
     assert pdrn.Restorer is Restorer
@@ -30,19 +30,19 @@ def test_the_package_offers_it_in_one_line():
 
 @pytest.mark.parametrize("shape", [(5000,), (1, 5000), (5, 1000)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_shape_is_kept(shape, dtype):
+def test_keeps_shape(shape, dtype):
     restored = pdrn.restore(QUANTIZED.reshape(shape).astype(dtype), RATE, bits=4)
     assert (restored.shape, restored.dtype) == (shape, np.float64)
 
 
-def test_the_levels_are_detected():
+def test_detects_levels():
     restored = pdrn.restore(QUANTIZED, RATE, method="cp")
     assert np.abs(restored - QUANTIZED).max() <= 1 / 16 + 1e-9
     assert ((restored - SIGNAL) ** 2).mean() < 0.3 * ((QUANTIZED - SIGNAL) ** 2).mean()
 
 
 @pytest.mark.parametrize("said", [{"bits": 8}, {"law": "alaw"}, {}])
-def test_full_scale_is_not_taken_for_clipping_unless_said(said):
+def test_full_scale_is_not_clipping_by_default(said):
     loud = np.clip(3 * SIGNAL, -1, 1)
     quantized = ALaw().quantize(loud) if "law" in said else MidTread(8).quantize(loud)
     restored = pdrn.restore(quantized, RATE, **said)
@@ -55,21 +55,21 @@ def test_channels_are_independent():
     np.testing.assert_array_equal(restored[1], pdrn.restore(both[1], RATE, bits=4))
 
 
-def test_threads_change_nothing():
+def test_threads_do_not_change_result():
     long = np.tile(QUANTIZED, 10)
     np.testing.assert_array_equal(
         Restorer(threads=2).restore(long, RATE, bits=4), Restorer().restore(long, RATE, bits=4)
     )
 
 
-def test_more_iterations_go_further():
+def test_more_iterations_move_further():
     few, many = (
         Restorer(method="cp", iterations=count).restore(QUANTIZED, RATE, bits=4) for count in (1, 50)
     )
     assert np.abs(few - QUANTIZED).mean() < np.abs(many - QUANTIZED).mean()
 
 
-def test_missing_samples_are_filled_in():
+def test_fills_gaps():
     holes = QUANTIZED.copy()
     holes[1000:1016] = np.nan
     restored = pdrn.restore(holes, RATE, bits=4)
@@ -77,14 +77,14 @@ def test_missing_samples_are_filled_in():
     assert np.abs(restored - SIGNAL)[1000:1016].max() < 0.3
 
 
-def test_progress_is_told_to_the_end():
+def test_progress_reaches_the_end():
     calls = []
     pdrn.restore(np.zeros(200_000), RATE, bits=4, progress=lambda *call: calls.append(call))
     assert calls[-1] == (200_000, 200_000)
     assert [done for done, _ in calls] == sorted(done for done, _ in calls)
 
 
-def test_no_samples_are_no_trouble():
+def test_accepts_no_samples():
     assert pdrn.restore(np.zeros((2, 0)), RATE, bits=4).shape == (2, 0)
 
 
@@ -99,7 +99,7 @@ def test_no_samples_are_no_trouble():
         (np.zeros(5), 16000.5, r"16000\.5"),
     ],
 )
-def test_what_makes_no_sense_is_refused(samples, rate, reason):
+def test_refuses_bad_samples_and_rates(samples, rate, reason):
     with pytest.raises(ValueError, match=reason):
         pdrn.restore(samples, rate, bits=5)
 
@@ -107,14 +107,14 @@ def test_what_makes_no_sense_is_refused(samples, rate, reason):
 @pytest.mark.parametrize(
     "options", [{"mix": 1.1}, {"mix": -0.1}, {"mix": np.nan}, {"threads": 0}, {"iterations": 0}]
 )
-def test_impossible_settings_are_refused_at_once(options):
+def test_refuses_impossible_settings(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         Restorer(**options)
 
 
 @pytest.mark.parametrize("method", ["cp", "both"])
 @pytest.mark.parametrize("kind", [MidRise, MidTread])
-def test_what_is_restored_rounds_back_to_what_was_observed(kind, method):
+def test_restored_samples_keep_their_codes(kind, method):
     quantizer = kind(4)
     codes = quantizer.encode(SIGNAL)
     restored = pdrn.restore(quantizer.decode(codes), RATE, bits=4, method=method)
@@ -145,7 +145,7 @@ def quantized(tmp_path):
     channels=st.integers(1, 2),
     mix=st.sampled_from([0.0, 0.3, 1.0]),
 )
-def test_every_subtype_stays_in_the_cells(quantizer, channels, mix, subtype, tmp_path_factory):
+def test_every_subtype_stays_in_cells(quantizer, channels, mix, subtype, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp()
     truth = np.stack([SOUND[:900], -SOUND[100:1000]])[:channels]
     codes = quantizer.encode(truth)
@@ -166,20 +166,20 @@ def test_every_subtype_stays_in_the_cells(quantizer, channels, mix, subtype, tmp
 
 @pytest.mark.parametrize("subtype", SUBTYPES[1:])
 @pytest.mark.parametrize(("name", "law"), [("ULAW", MuLaw()), ("ALAW", ALaw())])
-def test_telephone_files_stay_in_their_cells(tmp_path, subtype, name, law):
+def test_g711_files_stay_in_cells(tmp_path, subtype, name, law):
     soundfile.write(tmp_path / "in.wav", law.quantize(0.3 * SOUND), RATE, subtype=name)
     Restorer().restore_file(tmp_path / "in.wav", tmp_path / "out.wav", subtype=subtype, verify=True)
     assert law.cells(law.encode(0.3 * SOUND)).violation(read(tmp_path / "out.wav").samples) == 0
 
 
-def test_a_file_gives_the_samples_of_the_array(quantized, tmp_path):
+def test_file_equals_array(quantized, tmp_path):
     Restorer().restore_file(quantized, tmp_path / "b.wav", bits=5, subtype="DOUBLE")
     expected = Restorer().restore(MidRise(5).quantize(SOUND), RATE, bits=5)
     np.testing.assert_array_equal(read(tmp_path / "b.wav").samples, expected)
 
 
 @pytest.mark.parametrize("signal", [np.zeros(999), np.full(999, 0.4), np.sign(SOUND[:999]), [0.03]])
-def test_odd_files_come_out_whole(signal, tmp_path):
+def test_odd_files_keep_their_length(signal, tmp_path):
     write(tmp_path / "a.wav", MidRise(5).quantize(signal), RATE, subtype="PCM_16")
     Restorer().restore_file(tmp_path / "a.wav", tmp_path / "b.wav", bits=5, verify=True)
     assert len(read(tmp_path / "b.wav").samples) == len(signal)
@@ -195,7 +195,7 @@ def test_odd_files_come_out_whole(signal, tmp_path):
         ("a.flac", "PCM_16", "PCM_24"),
     ],
 )
-def test_the_output_is_deeper_than_the_input(tmp_path, name, stored, restored):
+def test_output_is_deeper_than_input(tmp_path, name, stored, restored):
     write(tmp_path / name, SOUND, RATE, subtype=stored)
     target = tmp_path / f"b_{name}"
     bits = restorer_module.PCM_BITS[stored]
@@ -203,7 +203,7 @@ def test_the_output_is_deeper_than_the_input(tmp_path, name, stored, restored):
     assert read(target).subtype == restored
 
 
-def test_peaks_that_were_cut_off_may_rise_beyond_full_scale(tmp_path):
+def test_clipped_peaks_may_exceed_full_scale(tmp_path):
     write(tmp_path / "a.wav", np.clip(3 * SOUND, -1, 1), RATE, subtype="PCM_16")
     Restorer().restore_file(tmp_path / "a.wav", tmp_path / "b.wav", clip_at=0.999)
     assert np.abs(read(tmp_path / "b.wav").samples).max() > 1.1
@@ -212,7 +212,7 @@ def test_peaks_that_were_cut_off_may_rise_beyond_full_scale(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["a.wav", "b.wav"]
 
 
-def test_missing_samples_are_counted_apart_from_those_that_were_cut_off(tmp_path):
+def test_counts_clipped_and_missing_samples(tmp_path):
     damaged = np.clip(SOUND, -0.6, 0.6)
     cut_off = int((np.abs(damaged) == 0.6).sum())
     lost = np.flatnonzero(np.abs(damaged) < 0.6)[100:140]
@@ -228,7 +228,7 @@ def test_missing_samples_are_counted_apart_from_those_that_were_cut_off(tmp_path
     np.testing.assert_array_equal(np.delete(restored, lost), np.delete(damaged, lost))
 
 
-def test_the_length_and_the_rate_are_kept(tmp_path):
+def test_keeps_length_and_rate(tmp_path):
     write(tmp_path / "a.flac", MidTread(8).quantize(np.stack([SOUND, SOUND / 2])), 44100, subtype="PCM_16")
     report = Restorer().restore_file(tmp_path / "a.flac", tmp_path / "b.flac")
     sound = read(tmp_path / "b.flac")
@@ -236,7 +236,7 @@ def test_the_length_and_the_rate_are_kept(tmp_path):
     assert "0.0078125" in report.levels
 
 
-def test_what_changes_later_in_a_file_is_named(tmp_path, monkeypatch):
+def test_refuses_samples_off_levels_later_in_file(tmp_path, monkeypatch):
     monkeypatch.setattr(restorer_module, "DETECTION_SAMPLES", 1)
     monkeypatch.setattr(restorer_module, "BLOCK_LENGTH", 3000)
     write(tmp_path / "a.wav", np.concatenate([MidRise(5).quantize(SOUND), SOUND]), RATE, subtype="PCM_16")
@@ -245,23 +245,23 @@ def test_what_changes_later_in_a_file_is_named(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["a.wav"]
 
 
-def test_a_long_wave_becomes_rf64(quantized, tmp_path, monkeypatch):
+def test_long_wave_becomes_rf64(quantized, tmp_path, monkeypatch):
     monkeypatch.setattr("pdrn.audio.files._LARGEST_FILE", 1000)
     Restorer().restore_file(quantized, tmp_path / "b.wav", bits=5, verify=True)
     assert info(tmp_path / "b.wav").format == "RF64"
 
 
-def test_the_input_is_not_the_output(quantized):
+def test_refuses_input_as_output(quantized):
     with pytest.raises(PdrnError, match=r"a\.wav"):
         Restorer().restore_file(quantized, quantized, bits=5, overwrite=True)
 
 
-def test_pipes_cannot_be_verified(quantized):
+def test_refuses_to_verify_pipes(quantized):
     with pytest.raises(AudioError, match="verify"):
         Restorer().restore_file(quantized, "-", bits=5, verify=True)
 
 
-def test_a_false_proof_is_noticed(quantized, tmp_path, monkeypatch):
+def test_verify_notices_wrong_output(quantized, tmp_path, monkeypatch):
     def wrong(path, *arguments, **options):
         for sound in blocks(path, *arguments, **options):
             yield sound if path == quantized else type(sound)(-sound.samples, RATE, "FLOAT")
@@ -273,7 +273,7 @@ def test_a_false_proof_is_noticed(quantized, tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["a.wav"]
 
 
-def test_progress_is_told(quantized, tmp_path):
+def test_file_progress_reaches_the_end(quantized, tmp_path):
     calls = []
     Restorer().restore_file(quantized, tmp_path / "b.wav", bits=5, progress=lambda *call: calls.append(call))
     assert calls[-1] == (4000, 4000)
@@ -289,7 +289,7 @@ print(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1])
 """
 
 
-def test_memory_does_not_grow_with_the_file(tmp_path):
+def test_memory_is_independent_of_file_length(tmp_path):
     peaks = []
     for seconds in (30, 120):
         source = tmp_path / f"{seconds}.wav"
@@ -303,7 +303,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [MidRise, MidTread])
-def test_levels_are_told_from_what_comes_after_silence(tmp_path, monkeypatch, kind):
+def test_detects_levels_after_silence(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(restorer_module, "DETECTION_SAMPLES", 4000)
     monkeypatch.setattr(restorer_module, "BLOCK_LENGTH", 500)
     observed = np.concatenate([np.zeros(6000), kind(5).quantize(SOUND)])
@@ -317,7 +317,7 @@ def test_levels_are_told_from_what_comes_after_silence(tmp_path, monkeypatch, ki
 
 
 @pytest.mark.parametrize("quiet", [0, 40_000])
-def test_levels_of_another_kind_later_in_a_file_are_refused_as_in_an_array(tmp_path, monkeypatch, quiet):
+def test_refuses_other_kind_later_in_file(tmp_path, monkeypatch, quiet):
     monkeypatch.setattr(restorer_module, "DETECTION_SAMPLES", 1000)
     rise, tread = MidRise(5).quantize(SOUND), MidTread(5).quantize(SOUND)
     samples = np.concatenate([np.tile(rise, 3), np.zeros(quiet), np.tile(tread, 3)])
@@ -331,7 +331,7 @@ def test_levels_of_another_kind_later_in_a_file_are_refused_as_in_an_array(tmp_p
     assert not (tmp_path / "b.wav").exists()
 
 
-def test_hours_of_silence_are_not_held_in_memory():
+def test_silence_takes_no_memory():
     pieces = (np.zeros((2, 1 << 15)) for _ in range(1000))
     taken, telling = restorer_module.read_beginning(pieces)
     assert len(taken) == 1000
@@ -339,7 +339,7 @@ def test_hours_of_silence_are_not_held_in_memory():
     assert telling.shape == (2, 1 << 15)
 
 
-def test_levels_that_are_not_detected_later_are_named_with_a_remedy(tmp_path, monkeypatch):
+def test_refuses_undetected_levels_later_in_file(tmp_path, monkeypatch):
     monkeypatch.setattr(restorer_module, "DETECTION_SAMPLES", 1)
     monkeypatch.setattr(restorer_module, "BLOCK_LENGTH", 3000)
     write(tmp_path / "a.wav", np.concatenate([MidRise(5).quantize(SOUND), SOUND]), RATE, subtype="PCM_16")
@@ -349,7 +349,7 @@ def test_levels_that_are_not_detected_later_are_named_with_a_remedy(tmp_path, mo
 
 @pytest.mark.parametrize("subtype", ["FLOAT", "DOUBLE", "PCM_24"])
 @pytest.mark.parametrize("kind", [MidRise, MidTread])
-def test_what_is_written_has_the_codes_of_what_was_read(tmp_path, kind, subtype):
+def test_written_samples_keep_their_codes(tmp_path, kind, subtype):
     codes = kind(5).encode(SOUND)
     write(tmp_path / "a.wav", kind(5).decode(codes), RATE, subtype="PCM_16")
     Restorer().restore_file(tmp_path / "a.wav", tmp_path / "b.wav", subtype=subtype, bits=5)

@@ -50,9 +50,7 @@ def fed(blocks, cells, lengths):
     lengths=st.lists(st.integers(0, 20), max_size=8),
     threads=st.integers(1, 2),
 )
-def test_every_sample_comes_out_once_with_its_cell_and_what_is_around_it(
-    length, channels, block, lengths, threads
-):
+def test_every_sample_comes_out_once_with_its_cell(length, channels, block, lengths, threads):
     samples = np.random.default_rng(length).standard_normal((channels, length))
     cells = cells_of(samples)
     restored, lo, hi = fed(BlockRestorer(Average(), block, threads=threads), cells, lengths)
@@ -64,7 +62,7 @@ def test_every_sample_comes_out_once_with_its_cell_and_what_is_around_it(
 
 
 @given(length=st.integers(1, 60), block=st.integers(1, 12))
-def test_the_output_is_never_behind_by_more_than_the_latency(length, block):
+def test_delay_is_at_most_the_latency(length, block):
     blocks = BlockRestorer(Average(), block)
     assert blocks.latency == block + 2 - 1
     out = 0
@@ -74,7 +72,7 @@ def test_the_output_is_never_behind_by_more_than_the_latency(length, block):
     assert out + blocks.flush().samples.shape[-1] == length
 
 
-def test_what_waits_does_not_grow_with_the_signal():
+def test_queue_is_bounded():
     blocks = BlockRestorer(Average(), 4)
     for _ in range(100):
         blocks.feed(cells_of(np.zeros((1, 5))))
@@ -82,20 +80,20 @@ def test_what_waits_does_not_grow_with_the_signal():
 
 
 @given(mix=st.floats(0, 1))
-def test_the_mix_leads_from_the_centres_to_the_restoration(mix):
+def test_mix_interpolates_centres_and_restoration(mix):
     cells = cells_of(np.random.default_rng(0).standard_normal((1, 21)))
     (mixed, *_), (full, *_) = (fed(BlockRestorer(Average(), 4, mix=share), cells, []) for share in (mix, 1))
     np.testing.assert_allclose(mixed, (1 - mix) * cells.centre + mix * full, atol=1e-12)
     assert cells.violation(mixed) == 0
 
 
-def test_no_mix_is_exactly_the_centres_and_a_full_one_exactly_the_restoration():
+def test_mix_of_zero_is_exactly_the_centres():
     cells = cells_of(np.random.default_rng(0).standard_normal((1, 21)))
     none, *_ = fed(BlockRestorer(Average(), 4, mix=0), cells, [])
     np.testing.assert_array_equal(none, cells.centre)
 
 
-def test_a_method_that_leaves_the_cells_is_brought_back():
+def test_result_is_projected_into_cells():
     class Wild(Average):
         def restore(self, cells):
             return np.full(cells.shape[-1] - 6, 1e6)
@@ -105,7 +103,7 @@ def test_a_method_that_leaves_the_cells_is_brought_back():
     np.testing.assert_array_equal(restored, cells.project_inside(cells.hi))
 
 
-def test_a_flush_begins_anew():
+def test_flush_resets():
     blocks = BlockRestorer(Average(), 4)
     cells = cells_of(np.random.default_rng(0).standard_normal((1, 21)))
     first, *_ = fed(blocks, cells, [3])
@@ -129,7 +127,7 @@ def streamed(stream, samples, lengths):
 
 @settings(max_examples=15)
 @given(lengths=st.lists(st.sampled_from([0, 1, 7, 160, 511, 1023, 2500]), max_size=6))
-def test_any_chunks_give_the_offline_samples(lengths):
+def test_stream_equals_offline(lengths):
     restored = streamed(Restorer(method="cp").stream(RATE, bits=5), QUANTIZED, lengths)
     np.testing.assert_array_equal(
         restored, streamed(Restorer(method="cp").stream(RATE, bits=5), QUANTIZED, [])
@@ -138,14 +136,14 @@ def test_any_chunks_give_the_offline_samples(lengths):
 
 
 @pytest.mark.parametrize("length", [1, 2, 447, 448, 449, 1024, 1472, 1473])
-def test_signals_of_any_length_come_out_whole(length):
+def test_stream_keeps_any_length(length):
     restored = streamed(Restorer(method="cp").stream(RATE, bits=5), QUANTIZED[:length], [1] * min(length, 3))
     np.testing.assert_allclose(
         restored, Restorer(method="cp").restore(QUANTIZED[:length], RATE, bits=5), atol=1e-6
     )
 
 
-def test_channels_do_not_influence_each_other():
+def test_stream_channels_are_independent():
     pair = np.stack([QUANTIZED, -QUANTIZED[::-1]])
     together = streamed(Restorer(method="cp").stream(RATE, bits=5), pair, [999])
     for row, restored in zip(pair, together, strict=True):
@@ -154,34 +152,34 @@ def test_channels_do_not_influence_each_other():
         )
 
 
-def test_one_channel_may_be_a_row():
+def test_stream_keeps_shape_of_one_row():
     assert streamed(Restorer(method="cp").stream(RATE, bits=5), QUANTIZED[None], [100]).shape == (
         1,
         len(QUANTIZED),
     )
 
 
-def test_a_reset_forgets():
+def test_reset_forgets():
     stream = Restorer(method="cp").stream(RATE, bits=5)
     stream.feed(QUANTIZED[:999])
     stream.reset()
     np.testing.assert_array_equal(streamed(stream, QUANTIZED, [5]), streamed(stream, QUANTIZED, [50]))
 
 
-def test_the_latency_is_told_and_kept():
+def test_stream_keeps_its_latency():
     stream = Restorer(method="cp").stream(RATE, bits=5)
     assert stream.latency_seconds == stream.latency_samples / RATE < 0.1
     assert len(stream.feed(QUANTIZED[: stream.latency_samples])) == 0
     assert len(stream.feed(QUANTIZED[:1])) > 0
 
 
-def test_nothing_in_nothing_out():
+def test_empty_stream():
     assert Restorer(method="cp").stream(RATE, bits=5).flush().shape == (0,)
     assert Restorer(method="cp").stream(RATE, bits=5).feed(np.zeros(0)).shape == (0,)
 
 
 @pytest.mark.parametrize("chunk", [np.zeros((2, 5)), np.zeros((3, 5))])
-def test_channels_cannot_come_and_go(chunk):
+def test_refuses_change_of_channels(chunk):
     stream = Restorer(method="cp").stream(RATE, bits=5)
     stream.feed(np.zeros(5))
     with pytest.raises(ValueError, match=r"\([23], 5\)"):
@@ -199,7 +197,7 @@ def test_refused_chunk_leaves_stream_unchanged(at):
     np.testing.assert_allclose(np.concatenate(pieces), OFFLINE, atol=1e-6)
 
 
-def test_levels_that_do_not_go_together_are_refused_however_far_apart():
+def test_refuses_mixed_levels_in_distant_chunks():
     stream = Restorer(method="cp").stream(RATE, bits=5)
     stream.feed(QUANTIZED)
     stream.feed(np.zeros(10))
@@ -209,12 +207,12 @@ def test_levels_that_do_not_go_together_are_refused_however_far_apart():
     assert len(stream.feed(np.full(3000, 1 / 16))) > 0
 
 
-def test_a_transposed_chunk_is_refused():
+def test_refuses_transposed_chunk():
     with pytest.raises(ValueError, match=r"\(16000, 2\)"):
         Restorer(method="cp").stream(RATE, bits=5).feed(np.zeros((16000, 2)))
 
 
-def test_missing_samples_are_refused_unless_gaps_are_asked_for():
+def test_refuses_nan_without_gaps():
     holes = QUANTIZED.copy()
     holes[1000:1016] = np.nan
     stream = Restorer().stream(RATE, bits=5)
@@ -248,20 +246,20 @@ def piped(content, read_as, write_as, source=Trickle):
 
 @pytest.mark.parametrize("source", [io.BytesIO, Trickle])
 @pytest.mark.parametrize("encoding", ["s16le", "s24le", "f32le"])
-def test_a_pipe_gives_the_offline_samples(source, encoding):
+def test_raw_pipe_equals_offline(source, encoding):
     read_as, write_as = RawFormat(encoding, 2), RawFormat("f64le", 2)
     restored = write_as.decode(piped(read_as.encode(STEREO), read_as, write_as, source))
     np.testing.assert_allclose(restored, Restorer(method="cp").restore(STEREO, RATE, bits=5), atol=1e-6)
 
 
-def test_samples_come_before_the_end():
+def test_raw_pipe_is_incremental():
     raw = RawFormat("s16le")
     stream = Restorer(method="cp").stream(RATE, bits=5)
     pieces = restore_bytes(stream, Trickle(raw.encode(STEREO[:1])), raw, raw)
     assert sum(len(piece) > 0 for piece in pieces) > 2
 
 
-def test_half_a_frame_at_the_end_is_named_after_the_rest():
+def test_refuses_incomplete_last_frame_after_the_rest():
     raw = RawFormat("s16le", 2)
     pieces = restore_bytes(
         Restorer(method="cp").stream(RATE, bits=5), io.BytesIO(raw.encode(STEREO) + b"ab"), raw, raw
@@ -278,5 +276,5 @@ def iter_into(pieces, done):
     return []
 
 
-def test_no_bytes_in_no_bytes_out():
+def test_empty_raw_pipe():
     assert piped(b"", RawFormat("s16le"), RawFormat("s16le")) == b""
