@@ -45,8 +45,6 @@ ROUNDING_ULPS = 16
 BISECTIONS = 50
 """How often the interval of a dual vector's scale is halved: enough for double precision."""
 
-_TINY, _HUGE = 1e-200, 1e200
-
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
@@ -66,7 +64,7 @@ class Certificate:
     def relative_gap(self) -> AnyArray:
         """The gap over the magnitude of the primal value."""
         xp = namespace(self.primal)
-        return self.gap / xp.clip(xp.abs(self.primal), _TINY, _HUGE)
+        return self.gap / xp.clip(xp.abs(self.primal), 1e-200, 1e200)
 
     def meets(self, tolerance: float) -> AnyArray:
         """Whether the relative gap is at most this, or the value itself is zero up to rounding.

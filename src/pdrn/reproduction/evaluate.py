@@ -63,24 +63,22 @@ def method_named(name: str, frame_length: int = FRAME_LENGTH, sample_rate_hz: in
     if name in ("overlapped", "restore"):
         return _restorer_method(Restorer(method="cp" if name == "overlapped" else "auto"), sample_rate_hz)
     model, shifts = _model_and_shifts(name)
-    if model in registry.names():
-        return _restorer_method(
-            Restorer.from_pretrained(model, shifts=shifts, method="network"), sample_rate_hz
+    is_bundled = model in registry.names()
+    if not is_bundled and not os.path.isfile(model):
+        raise InputError(
+            f"no method is called {name!r}, and no file; try qu, cp:ITERATIONS, overlapped, restore, a model"
         )
-    if os.path.isfile(model):
+    if not is_bundled:
         network, provenance = load(model)
         if (rate := provenance.sample_rate_hz) not in (None, sample_rate_hz):
             raise InputError(
                 f"{model} is for {rate} Hz and this is {sample_rate_hz} Hz; resample the corpus to {rate} Hz"
             )
-        if require_cells(network.architecture).map.frame_length is None and provenance.unit == "cell":
-            return _restorer_method(Restorer(model, shifts=shifts, method="network"), sample_rate_hz)
-        if shifts not in (None, 1):
-            raise InputError(f"{model} can be run on one grid alone; leave :{shifts} out")
-        return network_method(network, provenance.unit)
-    raise InputError(
-        f"no method is called {name!r}, and no file; try qu, cp:ITERATIONS, overlapped, restore, a model"
-    )
+        if require_cells(network.architecture).map.frame_length is not None or provenance.unit != "cell":
+            if shifts not in (None, 1):
+                raise InputError(f"{model} can be run on one grid alone; leave :{shifts} out")
+            return network_method(network, provenance.unit)
+    return _restorer_method(Restorer(model, shifts=shifts, method="network"), sample_rate_hz)
 
 
 def trained_depths(name: str) -> tuple[float, ...]:
