@@ -208,7 +208,7 @@ def test_files_of_other_programs_are_refused(file):
     file.write_bytes(b"RIFF")
     with pytest.raises(ValueError, match=file.name):
         load(file)
-    with pytest.raises(StorageError, match="nowhere cannot be opened"):
+    with pytest.raises(StorageError, match="nowhere"):
         load(file.parent / "nowhere")
 
 

