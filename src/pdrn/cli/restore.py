@@ -38,6 +38,12 @@ For example:
   arecord -t raw -f U8 -r 16000 |
     pdrn restore --raw --rate 16000 --encoding u8 --bits 8 - - > restored.f32"""
 
+BATCH = ("filename", "jobs", "json", "manifest", "recursive", "skip-existing")
+ONLY_FILES = (*BATCH, "engine", "output", "subtype", "verify")
+ONLY_RAW = ("rate", "channels", "encoding", "output-encoding")
+NOT_PIPES = ("verify", "manifest", "engine")
+"""Pipes cannot be read twice, and are open on this machine only."""
+
 
 def restore(
     context: typer.Context,
@@ -186,12 +192,3 @@ def restore(
         succeeded = restore_all(planned, settings, workers, ray, manifest, json=json, quiet=quiet)
     if not succeeded:
         raise typer.Exit(1)
-
-
-ONLY_FILES = (
-    *("engine", "filename", "jobs", "json", "manifest", "output", "recursive", "skip-existing"),
-    *("subtype", "verify"),
-)
-ONLY_RAW = ("rate", "channels", "encoding", "output-encoding")
-NOT_PIPES = ("verify", "manifest", "engine")
-"""Pipes cannot be read twice, and end at this machine."""
