@@ -74,7 +74,7 @@ def test_what_cannot_be_written_is_named(disk, training, tmp_path):
     remount("ro")
     before = sorted(os.listdir(folder))
     assert refused(pdrn("restore", folder / "00.wav", "--bits", 5), "Read-only file system")
-    assert refused(pdrn(*training, folder), "Read-only file system; see to that")
+    assert refused(pdrn(*training, folder), "Read-only file system; correct that")
     assert sorted(os.listdir(folder)) == before
 
 

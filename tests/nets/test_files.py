@@ -90,7 +90,7 @@ def test_arrays_in_any_order_come_back(view, tmp_path):
     assert np.array_equal(load(tmp_path / "net")[0].weights["W.0"], weights["W.0"])
 
 
-def test_what_could_not_be_read_is_not_written(tmp_path):
+def test_unreadable_provenance_is_not_written(tmp_path):
     network = Network.started(PLAN)
     for training in ({"a": np.float32(1)}, {"a": tmp_path}, {"a": float("nan")}):
         with pytest.raises(ValueError, match="JSON"):
@@ -101,14 +101,14 @@ def test_what_could_not_be_read_is_not_written(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_no_file_is_refused_at_once(tmp_path):
+def test_refuses_paths_that_are_no_file(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe", "/dev/null"):
         with pytest.raises(ValueError, match=os.path.basename(path)):
             load(path)
 
 
-def test_nothing_is_overwritten_by_surprise(file):
+def test_existing_file_is_not_overwritten(file):
     before = file.read_bytes()
     with pytest.raises(StorageError, match=file.name):
         save(file, Network.started(PLAN))
@@ -123,7 +123,7 @@ def test_loading_needs_no_torch(file):
     assert done.stdout.strip() == "False"
 
 
-def test_tensors_that_do_not_belong_are_refused(file):
+def test_refuses_wrong_tensors(file):
     tensors, metadata = parts(file)
     described = metadata[METADATA_KEY]
     cases = [
@@ -153,7 +153,7 @@ def changed(described, *path, to):
     return copy
 
 
-def test_descriptions_that_make_no_sense_are_refused(file):
+def test_refuses_invalid_descriptions(file):
     tensors, metadata = parts(file)
     good = json.loads(metadata[METADATA_KEY])
     cases = [
@@ -193,7 +193,7 @@ def test_descriptions_that_make_no_sense_are_refused(file):
         assert str(file) in str(caught.value)
 
 
-def test_a_file_from_before_a_field_was_there_is_read(file):
+def test_missing_field_has_its_default(file):
     tensors, metadata = parts(file)
     older = changed(json.loads(metadata[METADATA_KEY]), "architecture", "weighting", to=None)
     del older["sha256"]
@@ -245,13 +245,13 @@ def test_a_file_that_claims_much_allocates_little(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
+def test_unwritable_folder_is_one_line(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(StorageError, match=r"/net\b"):
         save(tmp_path / "net", Network.started(PrimalDual(PLAN.map, 1)))
 
 
-def test_files_of_networks_need_nothing_of_sound():
+def test_files_import_no_sound():
     code = "import sys, pdrn.nets.files; print({'soundfile', 'soxr', 'torch'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

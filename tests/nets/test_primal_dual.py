@@ -101,7 +101,7 @@ def test_the_residual_block_is_equation_3_4(seed):
 
 
 @given(seeds)
-def test_a_map_of_the_memory_has_both_blocks_as_its_ends(seed):
+def test_memory_gain_0_and_1_are_pdrn_and_pdn(seed):
     W, V, b = normal(seed, SIZE, SIZE), normal(seed + 1, SIZE, SIZE), normal(seed + 2, SIZE)
     x, y = normal(seed + 3, SIZE), normal(seed + 4, SIZE, scale=0.3)
     maps, before = (lambda x: x @ W.T, lambda y: y @ V.T), State(x, y, x, L1(), Ball(np.inf, 2.0))
@@ -112,7 +112,7 @@ def test_a_map_of_the_memory_has_both_blocks_as_its_ends(seed):
             assert np.allclose(getattr(mixed, name), getattr(end, name))
 
 
-def test_blocks_leave_what_they_are_given_alone():
+def test_blocks_do_not_change_their_inputs():
     x, y = normal(1, SIZE), normal(2, SIZE)
     kept = x.copy(), y.copy()
     algorithm(0.5)(State(x, y, x, L1(), Ball(2, 1.0)))
@@ -210,7 +210,7 @@ def any_cells(draw_seed, shape, dtype):
 @settings(max_examples=25)
 @given(seeds, st.sampled_from([1e-3, 1.0, 1e6, 1e19, 1e38]), st.sampled_from([np.float32, np.float64]))
 @example(0, 1e38, np.float32)
-def test_the_result_is_in_its_cells_whatever_the_weights_are(plan, seed, scale, dtype):
+def test_result_is_in_its_cells_for_any_weights(plan, seed, scale, dtype):
     generator = np.random.default_rng(seed)
     shapes = plan.shapes()
     weights = {
@@ -347,13 +347,13 @@ def test_multiplications_are_counted(plan, shape, products):
         (lambda: ConvolutionalMap(4, 10, 4), "hop"),
     ],
 )
-def test_plans_that_make_no_sense_are_refused(make, message):
+def test_refuses_invalid_architectures(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
 
 @given(seeds)
-def test_memory_is_what_the_docs_say(seed):
+def test_memory_follows_its_equation(seed):
     """W x + M y + b with a matrix that is not symmetric, and one number per channel; and W x + b."""
     lower, upper = cells(seed, 16)
     q = (lower + upper) / 2
@@ -392,7 +392,7 @@ def test_default_steps_converge_on_signals_of_any_length(sizes):
     ids=str,
 )
 @pytest.mark.parametrize("side", [-1, 1])
-def test_what_lies_beyond_its_reach_does_not_change_a_hop(weighting, side):
+def test_samples_beyond_reach_have_no_influence(weighting, side):
     plan = PrimalDual(CONVOLUTIONAL, 2, "mix", **weighting)
     network = disturbed(plan, 5, scale=0.1)
     q, hop = normal(3, 200, scale=0.1), slice(100, 100 + CONVOLUTIONAL.hop)
@@ -408,7 +408,7 @@ def test_what_lies_beyond_its_reach_does_not_change_a_hop(weighting, side):
     assert np.abs(restored(q + within) - restored(q)).max() > 1e-10
 
 
-def test_a_context_has_no_say_at_the_start():
+def test_context_has_no_initial_influence():
     lower, upper = cells(1, 3, 40)
     plain = Network.started(PrimalDual(CONVOLUTIONAL, 4, weighting="spectrum", stages=2))
     context = Network.started(PrimalDual(CONVOLUTIONAL, 4, weighting="context", stages=2, context=2))
@@ -424,7 +424,7 @@ def test_silence_around_a_signal_is_what_a_context_assumes():
 
 
 @given(seeds)
-def test_a_context_is_what_its_equations_say(seed):
+def test_context_follows_its_equations(seed):
     """Written out for one stage: w = 1 / (1 + exp(a - r) m), r from the views beside."""
     plan = PrimalDual(CONVOLUTIONAL, 1, "bias", weighting="context", context=2)
     network = disturbed(plan, seed)
@@ -484,7 +484,7 @@ def test_a_random_start_depends_on_the_generator_alone():
     assert not np.array_equal(first["W.0"], other["W.0"])
 
 
-def test_learned_extrapolation_starts_where_it_is_told():
+def test_learned_theta_starts_at_theta():
     weights = PrimalDual(DENSE, 3, theta=0.7, learn_theta="per layer").start(np.random.default_rng(0))
     assert weights["theta"].tolist() == [0.7, 0.7, 0.7]
 

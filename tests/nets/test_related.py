@@ -26,7 +26,7 @@ def random_weights(plan, seed, scale=0.3):
 
 
 @given(seeds)
-def test_lista_is_its_recursion(seed):
+def test_lista_follows_its_recursion(seed):
     plan = LISTA(DENSE, 4)
     weights = random_weights(plan, seed)
     lower, upper = cells(seed, 16)

@@ -15,7 +15,7 @@ from pdrn.nets.related import LISTA
 from pdrn.nets.runtime import RunningNetwork, limited, repeated
 
 
-def test_weights_that_do_not_fit_are_refused():
+def test_refuses_wrong_weights():
     plan = PrimalDual(DENSE, 2)
     weights = plan.start(np.random.default_rng(0))
     with pytest.raises(ValueError, match=r"W\.0"):
@@ -41,7 +41,7 @@ def test_weights_that_do_not_fit_are_refused():
         (np.full(16, np.nan), np.ones(16), "lo <= hi"),
     ],
 )
-def test_cells_that_make_no_sense_are_refused(lower, upper, message):
+def test_refuses_invalid_cells(lower, upper, message):
     with pytest.raises(ValueError, match=message):
         Network.started(PrimalDual(DENSE, 2))(lower, upper)
 
@@ -53,7 +53,7 @@ def blas_threads():
 
 
 @pytest.mark.parametrize("threads", [1, 2, None])
-def test_matrix_products_take_as_many_threads_as_they_are_told(threads, monkeypatch):
+def test_matrix_products_use_the_given_threads(threads, monkeypatch):
     seen = []
     plan = PrimalDual(DENSE, 1)
     numpy_network = Network(plan, plan.start(np.random.default_rng(0)), threads)
@@ -71,7 +71,7 @@ def test_one_thread_is_the_default():
         Network(plan, plan.start(np.random.default_rng(0)), threads=0)
 
 
-def test_limits_of_several_threads_do_not_disturb_each_other():
+def test_overlapping_limits_are_restored_once():
     """The first to come is the first to go: the other keeps its limit, and in the end all is as before."""
     before = blas_threads()
     entered, left = threading.Event(), threading.Event()
@@ -100,7 +100,7 @@ ONE_STAGE = {name: plan for name, plan in FAMILY.items() if plan.stages == 1}
 
 
 @pytest.mark.parametrize("name", ONE_STAGE)
-def test_the_layers_that_were_trained_stay_and_the_last_comes_again(name):
+def test_last_layer_is_repeated(name):
     plan = ONE_STAGE[name]
     network, cells = disturbed(plan, seed=1), cells_for(plan, seed=2)
     longer = repeated(network, 7)
@@ -114,13 +114,13 @@ def test_the_layers_that_were_trained_stay_and_the_last_comes_again(name):
             np.testing.assert_array_equal(longer.weights[f"W.{layer}"], network.weights["W.2"])
 
 
-def test_the_extrapolation_after_the_last_layer_is_that_of_the_one_before():
+def test_last_theta_is_that_of_the_layer_before():
     network = disturbed(PrimalDual(DENSE, 3, learn_theta="per layer"), seed=3)
     theta = network.weights["theta"]
     np.testing.assert_array_equal(repeated(network, 6).weights["theta"], [*theta[:2], *4 * [theta[1]]])
 
 
-def test_a_tied_network_at_its_start_goes_on_as_the_solver_does():
+def test_repeated_initial_network_is_the_solver():
     shallow, deep = (PrimalDual(DENSE, depth, tying="tied", theta=1.0) for depth in (2, 9))
     cells = cells_for(shallow, seed=4)
     np.testing.assert_array_equal(
@@ -138,7 +138,7 @@ def test_a_tied_network_at_its_start_goes_on_as_the_solver_does():
         (PrimalDual(DENSE, 1, "gain"), 4, "layer"),
     ],
 )
-def test_what_has_no_block_to_repeat_is_refused(plan, depth, message):
+def test_refuses_networks_without_a_block_to_repeat(plan, depth, message):
     with pytest.raises(ValueError, match=message):
         repeated(Network.started(plan), depth)
 
@@ -181,7 +181,7 @@ def hop_by_hop(network, lower, upper):
 
 
 @given(plan=plans, hops=st.integers(1, 8), seed=st.integers(0, 9))
-def test_hop_by_hop_is_the_whole(plan, hops, seed):
+def test_stream_equals_offline(plan, hops, seed):
     network = disturbed(plan, seed, scale=0.1, dtype=np.float64)
     lower, upper = walk(hops, plan.map.hop, seed)
     np.testing.assert_allclose(hop_by_hop(network, lower, upper), network(lower, upper), rtol=0, atol=1e-10)
@@ -203,12 +203,12 @@ def test_a_result_has_the_type_of_the_cells_and_lies_in_them():
         (PrimalDual(MAP, 2, weighting="context", context=1), "context"),
     ],
 )
-def test_what_cannot_run_is_refused(plan, reason):
+def test_refuses_networks_that_cannot_stream(plan, reason):
     with pytest.raises(ValueError, match=reason):
         RunningNetwork(Network.started(plan))
 
 
-def test_a_hop_has_one_length():
+def test_refuses_hops_of_another_length():
     running = RunningNetwork(Network.started(PrimalDual(MAP, 2)))
     with pytest.raises(ValueError, match=r"\(5,\)"):
         running.push(np.zeros(5), np.ones(5))

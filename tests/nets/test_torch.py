@@ -26,7 +26,7 @@ each_plan = pytest.mark.parametrize("plan", ALL.values(), ids=ALL)
 
 
 @pytest.mark.parametrize("map", [DENSE, CONVOLUTIONAL])
-def test_no_training_leads_out_of_the_cells(map):
+def test_training_stays_in_the_cells(map):
     """Trained to go as far away as they can, networks reach the bounds and no further."""
     module = NetworkModule(PrimalDual(map, 3, "mix"))
     lower, upper = (torch.tensor(bound) for bound in cells_for(module.architecture, 5, np.float32))
@@ -85,12 +85,12 @@ def test_every_weight_learns(plan):
 
 
 @each_plan
-def test_names_and_shapes_are_the_plans(plan):
+def test_names_and_shapes_are_those_of_the_architecture(plan):
     state = NetworkModule(plan).state_dict()
     assert {name: tuple(part.shape) for name, part in state.items()} == plan.shapes()
 
 
-def test_state_dicts_go_round():
+def test_state_dict_round_trip():
     source = NetworkModule.of(disturbed(FAMILY["dense, mix, half"], 1))
     target = NetworkModule(source.architecture, dtype=torch.float64)
     buffer = io.BytesIO()
@@ -101,7 +101,7 @@ def test_state_dicts_go_round():
     assert torch.equal(source(*cells), target(*cells))
 
 
-def test_modules_and_networks_go_round():
+def test_module_network_round_trip():
     network = disturbed(RELATED["LearnedPrimalDual, DenseMap"], 1, dtype=np.float32)
     back = NetworkModule.of(network).network()
     assert back.architecture == network.architecture
@@ -114,14 +114,14 @@ def test_double_makes_it_compute_in_double_precision():
     assert module(*tensors_for(module.architecture)).dtype == torch.float64
 
 
-def test_what_is_fixed_does_not_learn():
+def test_fixed_tensors_are_not_learned():
     module = NetworkModule(RELATED["LearnedPrimalDual, DenseMap"])
     assert "K" not in dict(module.named_parameters())
     assert "K" in module.state_dict()
     assert module.architecture.parameter_count == sum(part.numel() for part in module.parameters())
 
 
-def test_pdn_and_pdrn_are_the_papers():
+def test_pdn_and_pdrn_have_the_memory_of_the_paper():
     assert PDN(16, 3).architecture == PrimalDual(DenseMap(16), 3, "dual")
     assert PDRN(16, 3).architecture == PrimalDual(DenseMap(16), 3, "bias")
     map = ConvolutionalMap(8, 8, 4)
@@ -145,7 +145,7 @@ def test_a_weight_can_be_parametrized():
     assert module(lower, upper).shape == (3, 16)
 
 
-def test_types_that_cannot_be_computed_in_are_refused():
+def test_refuses_other_dtypes():
     with pytest.raises(ValueError, match=r"torch\.float16"):
         PDN(16, 2, dtype=torch.float16)
     module = PDN(16, 2)

@@ -71,7 +71,7 @@ def test_before_it_learns_every_layer_is_an_iterate_of_the_solver(name, role, se
 @each_operator
 @pytest.mark.parametrize("kernel", [None, "matrix", "gains"])
 @pytest.mark.parametrize("tying", ["untied", "half", "tied"])
-def test_whatever_is_learned_of_the_operator_starts_at_it(K, kernel, tying):
+def test_every_kernel_starts_at_the_operator(K, kernel, tying):
     problem = denoising(K, 1)
     net = unroll(problem, 3, kernel=kernel, tying=tying, memory="gain", learn_theta="once")
     assert_same(net.by_layer(problem), iterates(problem, 3))
@@ -80,7 +80,7 @@ def test_whatever_is_learned_of_the_operator_starts_at_it(K, kernel, tying):
 @pytest.mark.parametrize("memory", ["dual", "gain", "mix"])
 @pytest.mark.parametrize("learn_steps", LEARNED)
 @pytest.mark.parametrize("learn_theta", LEARNED)
-def test_whatever_else_is_learned_starts_at_the_algorithm(memory, learn_steps, learn_theta):
+def test_steps_theta_and_memory_start_at_the_algorithm(memory, learn_steps, learn_theta):
     problem, algorithm = denoising(MATRIX, 2), ChambollePock(sigma=0.1, tau=0.3, theta=0.6)
     options = {"memory": memory, "learn_steps": learn_steps, "learn_theta": learn_theta}
     net = unroll(problem, 3, algorithm, **options)
@@ -102,7 +102,7 @@ def test_steps_follow_every_problem_of_a_batch():
     assert_same(unroll(problem, 4).by_layer(problem), iterates(problem, 4))
 
 
-def test_new_data_come_with_the_call():
+def test_every_call_brings_its_data():
     K = DCT(16)
     net = unroll(denoising(K, 5, ()), 3)
     other = denoising(K, 6, (4, 2))
@@ -118,7 +118,7 @@ def test_new_data_come_with_the_call():
     ids=["filters", "frame"],
 )
 @pytest.mark.parametrize("memory", ["gain", "mix"])
-def test_views_let_a_network_take_signals_of_any_length(make, memory):
+def test_takes_signals_of_any_length(make, memory):
     net = unroll(denoising(make(3), 5), 2, kernel=None if make(3).channels == 5 else "gains", memory=memory)
     longer = denoising(make(9), 6)
     assert_same(net.by_layer(longer), iterates(longer, 2))
@@ -136,7 +136,7 @@ def test_views_let_a_network_take_signals_of_any_length(make, memory):
         (GaborFrame(2000, window_length=16, hop=4), "gains", ((18,),)),
     ],
 )
-def test_the_kernel_is_what_can_be_learned(K, kernel, shapes):
+def test_default_kernel(K, kernel, shapes):
     plan = unroll(denoising(K, 1, ()), 1).architecture
     assert (plan.kernel, plan.kernel_shapes) == (kernel, shapes)
 
@@ -209,7 +209,7 @@ def test_results_stay_in_their_cells_in_another_precision_too(seed):
 
 
 @each_operator
-def test_files_go_round_and_are_read_without_torch(K, tmp_path):
+def test_file_round_trip(K, tmp_path):
     problem = denoising(K, 10)
     net = disturbed(problem, memory="gain")
     save(tmp_path / "net.safetensors", net.network(), Provenance(seed=3))
@@ -247,7 +247,7 @@ assert "torch" not in sys.modules
         ({"sigma": -1.0}, "sigma"),
     ],
 )
-def test_plans_that_make_no_sense_are_refused(change, message):
+def test_refuses_invalid_architectures(change, message):
     fields = dataclasses.asdict(unroll(denoising(DCT(8), 1), 2).architecture)
     assert Unrolling(**json.loads(json.dumps(fields))) == Unrolling(**fields)
     with pytest.raises(ValueError, match=message):
@@ -287,7 +287,7 @@ def test_indices_are_not_learned():
     assert all(part.grad is not None for name, part in net.named_parameters() if name.startswith("W"))
 
 
-def test_operators_without_arrays_have_none_of_their_own():
+def test_refuses_kernel_own_without_arrays():
     with pytest.raises(ValueError, match="DCT"):
         unroll(denoising(DCT(8), 1), 2, kernel="own")
 
@@ -299,13 +299,13 @@ def test_problems_with_another_operator_are_refused(kernel):
         net(denoising(Dense(normal(1, 9, 8)), 1))
 
 
-def test_weights_of_another_plan_are_refused():
+def test_refuses_missing_weights():
     network = unroll(denoising(DCT(8), 1), 2).network()
     with pytest.raises(ValueError, match=r"V\.1"):
         Network(network.architecture, {k: v for k, v in network.weights.items() if k != "V.1"})
 
 
-def test_what_is_no_problem_is_refused_with_a_remedy():
+def test_refuses_other_inputs_and_algorithms():
     lower, upper = cells(0, SIZE)
     problem = dequantization(lower, upper, DCT(lower.shape[-1]))
     network = unroll(problem, 2)
@@ -316,7 +316,7 @@ def test_what_is_no_problem_is_refused_with_a_remedy():
         unroll(problem, 2, RestartedHalpern())
 
 
-def test_a_module_is_not_saved_but_its_network(tmp_path):
+def test_refuses_to_save_a_module(tmp_path):
     lower, upper = cells(0, SIZE)
     network = unroll(dequantization(lower, upper, DCT(lower.shape[-1])), np.int64(2))
     with pytest.raises(ValueError, match="NetworkModule"):

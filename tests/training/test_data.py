@@ -55,7 +55,7 @@ def test_a_sample_at_full_scale_is_in_the_highest_cell():
     assert examples.lo.tolist() == [[15 / 16, -1.0]]
 
 
-def test_in_units_of_the_cell_every_cell_is_one_wide_and_the_scale_leads_back():
+def test_unit_cell_has_width_one():
     s = signals()
     examples = quantized(s, Data(bits=(2.5, 8.5), unit="cell", quantizer="both"), np.random.default_rng(0))
     assert (examples.hi - examples.lo == 1).all()
@@ -106,7 +106,7 @@ def test_random_frames_lie_anywhere_and_follow_from_seed_and_epoch(corpus):
 
 @pytest.mark.parametrize("measured_on", ["frames", "files"])
 @pytest.mark.parametrize("unit", ["full scale", "cell"])
-def test_development_error_is_what_the_metrics_say(corpus, measured_on, unit):
+def test_development_error_equals_the_metrics(corpus, measured_on, unit):
     data = Data(length=64, measured_on=measured_on, unit=unit)
     (measured,) = DevelopmentData.read(corpus, data).measured(
         lambda lower, upper: lower + 0.25 * (upper - lower)
@@ -180,7 +180,7 @@ def test_a_share_of_the_segments_rumbles_slowly():
     assert (changed[rumbling].mean(-1) > 0).mean() == pytest.approx(0.5, abs=0.1)
 
 
-def test_what_exceeds_full_scale_is_turned_down():
+def test_peaks_beyond_full_scale_are_attenuated():
     loud = np.stack([tone(500), 0.5 * tone(500)])
     changed = add_rumble(loud, 1.0, np.random.default_rng(1))
     assert np.abs(changed).max(-1)[0] == 1
@@ -194,7 +194,7 @@ def test_rumbling_segments_lie_in_their_cells():
     assert (examples.signal <= examples.hi + 1e-4).all()
 
 
-def test_training_signals_are_there_at_every_speed(corpus):
+def test_training_signals_have_every_speed(corpus):
     def signals(speeds):
         table = {"recipe": "modern", "architecture": encode(PrimalDual(DenseMap(64), 1))}
         return TrainingData.read(
@@ -207,7 +207,7 @@ def test_training_signals_are_there_at_every_speed(corpus):
     assert len(thrice[0]) > len(once[0]) > len(thrice[-len(once)])
 
 
-def test_no_speed_leads_beyond_full_scale():
+def test_speed_changes_stay_in_full_scale():
     square = np.sign(np.sin(np.arange(4000) / 9)).astype(np.float32)
     for speed in (0.9, 1.1):
         assert np.abs(change_speed(square, speed)).max() <= 1

@@ -133,7 +133,7 @@ def test_two_processes_train_what_one_does(pair, toml, corpus, tmp_path):
         assert found == pytest.approx(wanted, rel=1e-4), key
 
 
-def test_only_the_first_process_speaks(pair):
+def test_only_the_first_process_prints(pair):
     run, result = pair
     assert result.output == [f"{run.best_path}\n", ""]
     assert result.errors[0].count("epoch ") == 12
@@ -141,7 +141,7 @@ def test_only_the_first_process_speaks(pair):
     assert result.errors[1] == ""
 
 
-def test_a_run_goes_on_with_as_many_processes_as_it_began_with(pair, start, command, toml, corpus, tmp_path):
+def test_run_resumes_with_its_number_of_processes_only(pair, start, command, toml, corpus, tmp_path):
     run, _ = pair
     assert run.record().processes == 2
     record = run.record()
@@ -162,7 +162,7 @@ def test_processes_with_other_data_are_refused(start, command, toml, corpus_fold
     assert "process 1 has another configuration" in result.errors[1]
 
 
-def test_a_loss_that_is_not_a_number_ends_all(start, corpus_folder, tmp_path):
+def test_divergence_ends_all_processes(start, corpus_folder, tmp_path):
     (tmp_path / "a.toml").write_text(CONFIG.replace("1e-3", "1e30").replace("0.05", "0.0"))
     command = ["train", tmp_path / "a.toml", "--corpus", corpus_folder, "--out", tmp_path]
     result = start(command, command)
@@ -207,7 +207,7 @@ def test_after_kill_9_of_a_worker_torchrun_ends_with_the_same_bits(pair, command
     assert (one["last"], one["best"], one["log"]) == (other["last"], other["best"], other["log"])
 
 
-def test_a_process_that_nobody_started_with_others_says_so(toml, corpus_folder, tmp_path, monkeypatch):
+def test_process_without_torchrun_is_refused(toml, corpus_folder, tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.delenv("RANK", raising=False)
     result = pdrn("train", toml, "--corpus", corpus_folder, "--out", tmp_path)

@@ -98,7 +98,7 @@ def test_it_learns(corpus, tmp_path):
 
 
 @pytest.mark.parametrize("steps", [1, 13])
-def test_what_is_kept_has_learned_all_steps(corpus, tmp_path, steps):
+def test_last_network_includes_all_steps(corpus, tmp_path, steps):
     settings = config(budget={"epochs": 0, "steps": steps})
     run = quickly(settings, corpus, tmp_path)
     last, first = weights_of(run)["W.0"], initial_weights(settings)["W.0"]
@@ -110,7 +110,7 @@ def test_what_is_kept_has_learned_all_steps(corpus, tmp_path, steps):
     assert np.allclose(last, trainer.averaged.network().weights["W.0"], atol=1e-6)
 
 
-def test_the_folder_says_what_the_run_is(corpus, tmp_path):
+def test_record_describes_the_run(corpus, tmp_path):
     run = quickly(config(), corpus, tmp_path)
     record = run.record()
     assert run.folder.name == run_name(config(), corpus.checksum)
@@ -120,7 +120,7 @@ def test_the_folder_says_what_the_run_is(corpus, tmp_path):
     assert (record.threads, record.steps_per_epoch, record.total_steps) == (1, 29, 116)
 
 
-def test_a_finished_run_is_not_done_again(corpus, tmp_path):
+def test_finished_run_is_not_repeated(corpus, tmp_path):
     first = files_of(quickly(config(), corpus, tmp_path))
     callback = StopAfter(1)
     assert files_of(quickly(config(), corpus, tmp_path, callbacks=[callback])) == first
@@ -141,7 +141,7 @@ def test_a_finished_run_is_not_done_again(corpus, tmp_path):
     ],
     ids=["modern", "paper", "regularised", "every bit depth", "convolutional"],
 )
-def test_interrupted_training_ends_as_if_it_had_not_been(corpus, tmp_path, changes):
+def test_interrupted_training_ends_with_the_same_bits(corpus, tmp_path, changes):
     settings = config(**changes)
     whole = quickly(settings, corpus, tmp_path / "whole")
     for steps in (7, 20, 21):  # in the first, a later, and the same epoch again
@@ -183,7 +183,7 @@ for _ in sys.stdin:
 
 
 @pytest.mark.slow
-def test_kill_9_at_any_moment_changes_nothing(corpus_folder, corpus, tmp_path):
+def test_kill_9_at_any_moment_keeps_the_bits(corpus_folder, corpus, tmp_path):
     table = QUICK | {"budget": {"epochs": 30}}
     whole = quickly(from_table(table), corpus, tmp_path / "whole")
     run = Run(tmp_path / "killed" / whole.folder.name)
@@ -216,7 +216,7 @@ def test_kill_9_at_any_moment_changes_nothing(corpus_folder, corpus, tmp_path):
     assert files_of(run)["log"] == files_of(whole)["log"]
 
 
-def test_a_corpus_that_is_gone_is_named_and_not_the_run(corpus, tmp_path):
+def test_missing_corpus_is_named(corpus, tmp_path):
     shutil.copytree(corpus.folder, tmp_path / "sounds")
     copy = Corpus.scan(tmp_path / "sounds")
     gone = copy.folder / copy.split("train")[0].path
@@ -225,7 +225,7 @@ def test_a_corpus_that_is_gone_is_named_and_not_the_run(corpus, tmp_path):
         quickly(config(), copy, tmp_path / "runs")
 
 
-def test_a_longer_budget_goes_on_from_a_shorter_one(corpus, tmp_path):
+def test_longer_budget_resumes_a_shorter_run(corpus, tmp_path):
     whole = quickly(config(recipe="paper", budget={"epochs": 5}), corpus, tmp_path / "whole")
     quickly(config(recipe="paper", budget={"epochs": 3}), corpus, tmp_path)
     with pytest.raises(KeyboardInterrupt):  # it does not begin at 0
@@ -251,7 +251,8 @@ def test_a_run_keeps_its_threads(corpus, tmp_path):
     used = []
     assert train(settings, corpus, tmp_path, threads=1, callbacks=[callback]).record().threads == 2
     assert set(used) == {2}
-    assert callback.notes == ["threads: 2, with which this run began, and not 1"]
+    (note,) = callback.notes
+    assert "2 threads" in note
     longer, other = (config(recipe="paper", budget={"epochs": epochs}) for epochs in (3, 4))
     record = train(longer, corpus, tmp_path).record()
     assert (record.threads, record.resumed_from) == (2, run_name(settings, corpus.checksum))
@@ -271,7 +272,7 @@ def test_another_version_of_the_code_is_noted(corpus, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("first", "then"), [({}, {"patience": 2}), ({"patience": 9}, {})])
-def test_a_run_with_patience_neither_goes_on_from_another_nor_is_gone_on_from(corpus, tmp_path, first, then):
+def test_early_stopping_prevents_resuming_shorter_runs(corpus, tmp_path, first, then):
     def settings(epochs, budget):
         return config(recipe="paper", optimiser={"learning_rate": 1e-12}, budget={"epochs": epochs} | budget)
 
@@ -281,7 +282,7 @@ def test_a_run_with_patience_neither_goes_on_from_another_nor_is_gone_on_from(co
 
 @pytest.mark.parametrize("kind", ["LISTA", "ResidualNetwork", "LearnedPrimalDual", "DeepPrimalDual"])
 @pytest.mark.parametrize("map", [DENSE["map"], FILTERS], ids=["dense", "convolutional"])
-def test_the_neighbours_are_trained_by_the_same_engine(corpus, tmp_path, kind, map):
+def test_related_networks_are_trained_too(corpus, tmp_path, kind, map):
     network = {"kind": kind, "depth": 2, "map": map}
     settings = from_table(
         QUICK | {"architecture": network, "start": {"kind": "own"}, "budget": {"epochs": 3}}
@@ -290,7 +291,7 @@ def test_the_neighbours_are_trained_by_the_same_engine(corpus, tmp_path, kind, m
     first, *_, last = run.log()
     assert last["dev_ratio"] < first["dev_ratio"]
     assert run.best().architecture == settings.architecture
-    with pytest.raises(ValueError, match=f"a {kind} cannot start at glorot"):
+    with pytest.raises(ValueError, match=f"glorot.*not a {kind}"):
         quickly(from_table(QUICK | {"architecture": network, "start": {"kind": "glorot"}}), corpus, tmp_path)
 
 
@@ -304,7 +305,7 @@ def test_seeds_make_different_networks_and_equal_seeds_equal_ones(corpus, tmp_pa
     assert not np.array_equal(a, c)
 
 
-def test_a_budget_in_seconds_is_one_in_steps_once_the_run_has_begun(corpus, tmp_path):
+def test_budget_in_seconds_becomes_steps(corpus, tmp_path):
     run = quickly(config(budget={"epochs": 0, "seconds": 0.5}), corpus, tmp_path)
     assert run.log()[-1]["step"] == run.record().total_steps
     assert 0.1 < run.log()[-1]["training_seconds"] < 5
@@ -332,7 +333,7 @@ def test_the_loss_has_the_regularisation_in_it_and_its_gradient(corpus, tmp_path
     assert squares < 0.9 * 4 * 64 * 64 * 6 / 128 / 3  # what Glorot starts at
 
 
-def test_a_loss_that_is_not_a_number_is_said_and_the_best_network_stays(corpus, tmp_path, monkeypatch):
+def test_divergence_keeps_the_best_network(corpus, tmp_path, monkeypatch):
     settings = config(budget={"epochs": 6})
     from pdrn.training import loop
 
@@ -341,7 +342,7 @@ def test_a_loss_that_is_not_a_number_is_said_and_the_best_network_stays(corpus, 
         loop, "learning_rate", lambda o, step, total: math.inf if step > 70 else honest(o, step, total)
     )
     monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda *_: None)
-    with pytest.raises(ValueError, match=r"not a number.*best network, of epoch 2.*; lower optimiser"):
+    with pytest.raises(ValueError, match=r"not finite.*best network, of epoch 2.*; lower optimiser"):
         quickly(settings, corpus, tmp_path)
     run = Run(tmp_path / run_name(settings, corpus.checksum))
     assert run.best().weights
@@ -362,7 +363,7 @@ def limited_file_size(size):
         signal.signal(signal.SIGXFSZ, handler)
 
 
-def test_a_full_disk_is_said_and_leaves_the_last_state(corpus, tmp_path):
+def test_full_disk_leaves_the_last_checkpoint(corpus, tmp_path):
     toml = tmp_path / "quick.toml"
     toml.write_text(
         '[architecture]\nkind = "PrimalDual"\ndepth = 2\nmap = { kind = "DenseMap", samples = 64 }\n'
@@ -381,20 +382,20 @@ def test_a_full_disk_is_said_and_leaves_the_last_state(corpus, tmp_path):
     assert quickly(load(toml), corpus, tmp_path).is_done
 
 
-def test_a_rate_that_the_corpus_does_not_have_is_refused(corpus, tmp_path):
+def test_refuses_another_sample_rate(corpus, tmp_path):
     with pytest.raises(ValueError, match=r"sample_rate_hz.* 8000.* 0"):
         quickly(config(data={"sample_rate_hz": 8000}), corpus, tmp_path)
     with pytest.raises(ValueError, match=r"sample_rate_hz.* 0.* 8000"):
         quickly(config(), Corpus.scan(corpus.folder, 8000), tmp_path)
 
 
-def test_only_a_full_disk_wants_room(corpus, tmp_path):
+def test_other_storage_errors_do_not_ask_for_room(corpus, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match=r"cannot be written: (?!.*make room)"):
         quickly(config(), corpus, tmp_path / "file")
 
 
-def test_a_listener_that_is_gone_is_not_taken_for_a_folder_that_cannot_be_written(corpus, tmp_path):
+def test_broken_pipe_is_not_a_storage_error(corpus, tmp_path):
     class Gone(Callback):
         def on_epoch(self, entry):
             raise BrokenPipeError("nobody listens")
@@ -436,7 +437,7 @@ def test_a_split_without_a_frame_is_refused(poor_corpus, tmp_path, length, split
 
 
 @pytest.mark.parametrize("data", [{"length": 48}, {"measured_on": "files"}], ids=str)
-def test_data_that_a_dense_network_cannot_take_are_refused_before_anything_is_done(corpus, tmp_path, data):
+def test_refuses_data_that_do_not_fit_a_dense_network(corpus, tmp_path, data):
     with pytest.raises(ValueError, match=r"takes frames of 64 samples; set data\.length = 64 and"):
         quickly(config(data=data), corpus, tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -479,7 +480,7 @@ def test_a_step_is_that_of_adam_on_the_loss_of_the_paper(regularised):
         assert torch.allclose(part, trainer.module.get_parameter(name), atol=2e-6), name
 
 
-def test_a_weight_without_a_say_stays_where_it_is():
+def test_weight_without_influence_stays():
     """One layer has nothing to extrapolate to."""
     one_layer = SMALL | {"depth": 1, "theta": 0.5, "learn_theta": "per layer"}
     trainer = Trainer(from_table({"recipe": "paper", "architecture": one_layer}), 100)
@@ -557,7 +558,7 @@ def test_the_network_is_the_average_where_there_is_one():
     assert moved(STEPS_PER_AVERAGE, seen=False) == pytest.approx(0.5**STEPS_PER_AVERAGE, abs=1e-4)
 
 
-def test_the_learning_rate_rises_and_falls_as_it_should():
+def test_learning_rate_schedule():
     shape = {"learning_rate": 2.0, "schedule": "cosine", "final_share": 0.1, "warmup_steps": 9}
     optimiser = paper_config(optimiser=shape).optimiser
     rates = [learning_rate(optimiser, step, 1000) for step in (0, 4, 9, 500, 1000)]
@@ -567,7 +568,7 @@ def test_the_learning_rate_rises_and_falls_as_it_should():
 
 
 @pytest.mark.parametrize("kind", ["own", "chambolle pock", "glorot", "identity"])
-def test_networks_start_where_the_configuration_says(kind):
+def test_initial_weights_follow_the_configuration(kind):
     steps = {"sigma": 3.0, "tau": 0.2} if kind == "chambolle pock" else {}
     settings = paper_config(start={"kind": kind} | steps)
     weights = initial_weights(settings)
@@ -606,7 +607,7 @@ def test_training_starts_at_a_network_that_was_learned(learned, corpus, tmp_path
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"architecture": encode(TINY["speech-small"])}, "has another architecture; leave the arch"),
+        ({"architecture": encode(TINY["speech-small"])}, "has another architecture"),
         ({"data": {"unit": "full scale", "length": 1024}}, 'another unit; set data.unit = "cell"'),
     ],
     ids=["architecture", "unit"],
@@ -616,7 +617,7 @@ def test_a_start_at_a_network_that_does_not_fit_is_refused(learned, changes, rea
         Trainer(adapting(learned[0], **changes), 1)
 
 
-def test_a_run_does_not_outlast_the_network_that_it_started_at(learned):
+def test_refuses_a_changed_start_network(learned):
     path, network = learned
     before = adapting(path)
     save(path, disturbed(network.architecture, 6, 0.1, np.float32), Provenance("cell", 16000), overwrite=True)

@@ -35,7 +35,7 @@ def test_twice_as_loud_is_as_far_everywhere_above_the_floor():
     assert spectral_distance(2 * loud, loud, STEPS) == pytest.approx(np.log(4), rel=1e-3)
 
 
-def test_what_is_far_below_the_step_does_not_count():
+def test_powers_far_below_the_step_do_not_count():
     assert float(spectral_distance(1e-4 * SIGNALS, 0 * SIGNALS, STEPS).max()) < 1e-4
 
 
@@ -56,7 +56,7 @@ def test_silence_has_a_finite_gradient():
 
 @pytest.mark.parametrize("relative", [False, True])
 @pytest.mark.parametrize("unit", ["full scale", "cell"])
-def test_what_is_learned_by_spectra_has_closer_ones(relative, unit):
+def test_spectral_loss_lowers_the_spectral_distance(relative, unit):
     signals = np.cumsum(GENERATOR.standard_normal((4, 1024)), axis=-1).astype(np.float32)
     signals /= np.abs(signals).max()
 
@@ -89,14 +89,13 @@ DENSE = {"kind": "PrimalDual", "depth": 1, "map": {"kind": "DenseMap", "samples"
     ],
     ids=["convolutional", "dense"],
 )
-def test_segments_that_are_too_short_are_refused_before_anything_is_written(corpus, tmp_path, short):
+def test_refuses_segments_shorter_than_a_window(corpus, tmp_path, short):
     config = from_table(short | {"loss": {"spectral": 1.0}})
-    reason = rf"data\.length is {config.data.length}; set it to 1024, and the samples of a dense map too"
-    with pytest.raises(ValueError, match=reason):
+    with pytest.raises(ValueError, match="1024"):
         train(config, corpus, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_longest_window_is_what_the_refusal_asks_for(corpus):
+def test_segments_of_the_longest_window_are_accepted(corpus):
     longer = {"kind": "PrimalDual", "depth": 1, "map": {"kind": "DenseMap", "samples": max(RESOLUTIONS)}}
     check(from_table({"architecture": longer, "loss": {"spectral": 1.0}}), corpus)

@@ -1,6 +1,6 @@
 """The data of a training: batches of signals and their cells, the development error, and augmentation.
 
-There is no state: the batches of an epoch follow from the seed and the number of the epoch.
+The batches of an epoch depend on the seed and the number of the epoch only, so training resumes exactly.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class TrainingData:
 
     config: Config
     signals: list[Array]
-    """At every speed; files shorter than a frame are left out."""
+    """The files that have at least one frame, at every speed."""
     frames: Array
     """All whole frames of the signals; empty if segments are drawn at random."""
     left_out: int
-    """Number of files that are too short."""
+    """Number of files shorter than a frame."""
 
     @staticmethod
     def read(corpus: Corpus, config: Config) -> TrainingData:
-        """Read the training split, refusing one without a single frame."""
+        """Read the training split; raise InputError if it has no frame."""
         length, speeds = config.data.length, config.data.speeds
         signals, left_out = _long_enough(corpus, "train", math.ceil(length * max(speeds)))
         signals = [change_speed(signal, speed) for speed in speeds for signal in signals]
@@ -95,7 +95,7 @@ def quantized(signals: Array, data: Data, generator: np.random.Generator) -> Bat
 
 
 def _cells(signals: Array, bits: NDArray[np.float64], edge: Any, data: Data) -> Batch:
-    """Quantize signals: in units of the step, cells begin at whole numbers plus ``edge``."""
+    """Quantize signals; in units of the step, cells begin at whole numbers plus ``edge``."""
     step = (2.0 / 2.0**bits).astype(np.float32)
     in_steps = signals / step
     lo = np.floor(in_steps - edge)
@@ -134,7 +134,7 @@ class DevelopmentData:
 
     @staticmethod
     def read(corpus: Corpus, data: Data) -> DevelopmentData:
-        """Read the development split, refusing one without a single frame, or with silent ones alone."""
+        """Read the development split; raise InputError if it has no frame, or only silent ones."""
         on_frames = data.measured_on == "frames"
         signals, _ = _long_enough(corpus, "dev", data.length if on_frames else 1)
         if not on_frames:
@@ -145,8 +145,8 @@ class DevelopmentData:
         frames = np.concatenate(by_file)
         if not frames.any():
             raise InputError(
-                f"the whole frames of the dev split of {corpus.folder} are silent, and errors cannot be "
-                "compared with silence; add other files"
+                f"all frames of the dev split of {corpus.folder} are silent, so no error can be measured; "
+                "add other files"
             )
         files = np.repeat(np.arange(len(by_file)), [len(rows) for rows in by_file])
         starts = range(0, len(frames), FRAMES_AT_ONCE)
@@ -185,7 +185,7 @@ class DevelopmentData:
 
 
 def _long_enough(corpus: Corpus, split: str, length: int) -> tuple[list[Array], int]:
-    """Return the signals of a split that have at least this many samples, and the number of the others."""
+    """Return the signals of a split with at least this many samples, and the number of the others."""
     everything: Sequence[Any] = corpus.signals(split, np.float32)
     signals = [signal for signal in everything if len(signal) >= length]
     if not signals:

@@ -1,7 +1,7 @@
-"""The processes that torchrun starts to train one network, each on its rows of every batch.
+"""The processes of torchrun, which train one network, each on its rows of every batch.
 
-``DistributedDataParallel`` averages their gradients, so that all hold the same weights. The first process
-alone reads and writes the run folder; the others get what it read.
+``DistributedDataParallel`` averages their gradients, so that all hold the same weights. Only the first
+process reads and writes the run folder; ``broadcast`` passes the contents on to the others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Value = TypeVar("Value")
 
 
 def rank() -> int:
-    """Return the number of this process among those that torchrun started; 0 is the first or only one."""
+    """Return the number of this process among those of torchrun; 0 is the first or only one."""
     return int(os.environ.get("RANK", "0"))
 
 
@@ -28,14 +28,14 @@ def world_size() -> int:
 
 @contextmanager
 def process_group() -> Iterator[None]:
-    """Connect the processes while the context lasts; a process on its own has nothing to do."""
+    """Connect the processes while the context lasts; a single process needs no connection."""
     if world_size() == 1:
         yield
         return
     import torch.distributed
     from torch.distributed.rendezvous import rendezvous
 
-    # torchrun may keep its store over a restart, with the addresses of processes that ended.
+    # After a restart, the store of torchrun may still hold the addresses of processes that ended.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     try:
         store, rank, count = next(rendezvous("env://"))
@@ -43,7 +43,7 @@ def process_group() -> Iterator[None]:
         torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=count)
     except (RuntimeError, ValueError) as error:
         raise InputError(
-            f"the processes cannot find one another ({str(error).splitlines()[0]}); start them by torchrun"
+            f"the processes cannot connect ({str(error).splitlines()[0]}); start them with torchrun"
         ) from error
     try:
         yield
@@ -51,7 +51,7 @@ def process_group() -> Iterator[None]:
         if "gloo" not in str(error):
             raise
         raise InputError(
-            "another process of this training has ended; give the same command again to resume"
+            "another process of this training has ended; repeat the command to resume"
         ) from error
     finally:
         torch.distributed.destroy_process_group()
@@ -83,7 +83,7 @@ def parallel(module: Any) -> Any:
         return module
     from torch.nn.parallel import DistributedDataParallel
 
-    # A weight without influence, such as theta of a single layer, has no gradient to wait for.
+    # A weight without influence, such as theta of a single layer, gets no gradient to wait for.
     return DistributedDataParallel(module, find_unused_parameters=True)
 
 

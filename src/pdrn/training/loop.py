@@ -1,7 +1,8 @@
 """Training: a configuration and a corpus in, a run folder out.
 
-The module is the public ``NetworkModule``, the optimiser ``torch.optim.Adam``. A training that is killed at
-any moment resumes exactly: with the same number of threads it ends with the same bits as one that was not.
+``train`` is the entry. ``Trainer`` does steps: the public ``NetworkModule``, ``torch.optim.Adam`` and an EMA.
+``_Training`` does epochs: development error, log, checkpoints, early stopping. A run that is killed at any
+moment resumes exactly: it ends with the same bits as one that was not.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import islice
 from typing import cast
 
@@ -37,36 +38,36 @@ from pdrn.training.machine import fastest_threads, repeatable
 from pdrn.training.runs import Entry, Record, Run, Tensors, code_version, run_for, runs_in
 
 SECONDS_BETWEEN_STATES = 60.0
-"""A checkpoint is written after an epoch, but not more often than this: a kill costs a minute or an epoch."""
+"""Shortest time between two checkpoints, written after epochs: a kill costs a minute or an epoch."""
 
 STEPS_PER_AVERAGE = 8
-"""The EMA is updated at each of the first steps, this many, and then once in as many steps: updates at every
-step would take a tenth of the time."""
+"""The EMA is updated after each of the first 8 steps, then after every 8th: updates after every step would
+take a tenth of the time."""
 
 
 class Callback:
-    """Base of callbacks: override the events of interest. An exception of a callback ends the training."""
+    """Base class of callbacks: override the events of interest. An exception in one ends the training."""
 
     def on_start(self, run: Run, record: Record, first_epoch: int) -> None:
-        """Handle the start of training, or its resumption, with an epoch counted from 1."""
+        """Handle the start or resumption of training; epochs are counted from 1."""
 
     def on_note(self, sentence: str) -> None:
-        """Handle a note on something that the caller may not expect."""
+        """Handle a note on an unexpected circumstance."""
 
     def on_step(self, step: int) -> None:
         """Handle the end of a step, counted from 1."""
 
     def on_epoch(self, entry: Entry) -> None:
-        """Handle the end of an epoch, given its line of the log."""
+        """Handle the end of an epoch; ``entry`` is its line of the log."""
 
 
 class Diverged(InputError):
-    """The loss of a run is no number any more.
+    """The loss of a run became NaN or infinite.
 
     Parameters
     ----------
     fact : str
-        When that was, and which network is left.
+        The step, and the network that is left; callers may add a remedy of their own to it.
     """
 
     def __init__(self, fact: str) -> None:
@@ -88,8 +89,8 @@ def train(
 ) -> Run:
     """Train a network, or resume its training, and return the run.
 
-    Processes that torchrun started call this together. They share every batch, and train the network that one
-    process would, up to rounding; the first of them reads and writes the run folder and has the callbacks.
+    All processes of torchrun call this together. They share every batch and train the same network as a
+    single process, up to rounding. The first of them reads and writes the run folder and calls the callbacks.
 
     Parameters
     ----------
@@ -98,12 +99,12 @@ def train(
     out
         The folder of run folders.
     threads
-        Number of threads; 0: that of a shorter run to resume, or the fastest at the moment. A run keeps its
-        number.
+        Number of threads of a new run; 0: that of the shorter run to resume, or the fastest at the moment. A
+        run that is resumed keeps its number.
     callbacks
-        Called as training proceeds.
+        Called at the events of training.
     seconds_between_states
-        Checkpoints are written after an epoch, but not more often than this.
+        Shortest time between two checkpoints, which are written after epochs.
     """
     check(config, corpus)
     run, is_first = run_for(config, corpus.checksum, out), rank() == 0
@@ -111,19 +112,16 @@ def train(
         if broadcast(is_first and _is_done(run)):
             return run
         callbacks = callbacks if is_first else ()
-        record: Record | None = None
         if is_first:
             with _explain_errors(run):
                 held.enter_context(run.locked())
         data, dev = TrainingData.read(corpus, config), DevelopmentData.read(corpus, config.data)
         held.enter_context(_explain_errors(run))
-        if is_first:
-            record = _open_run(run, config, corpus, data, threads, callbacks)
-        record = broadcast(record)
+        record = broadcast(_open_run(run, config, corpus, data, threads, callbacks) if is_first else None)
         assert record is not None
         if (record.config, record.corpus_sha256) != (config, corpus.checksum):
             raise InputError(
-                f"process {rank()} has another configuration or corpus than the first; use the same"
+                f"process {rank()} has another configuration or corpus than process 0; give all the same"
             )
         with repeatable(record.threads):
             _Training(run, config, record, data, dev, callbacks).go(seconds_between_states)
@@ -131,7 +129,7 @@ def train(
 
 
 def check(config: Config, corpus: Corpus) -> None:
-    """Raise InputError where network, loss and data of a configuration do not go together."""
+    """Raise InputError if network, loss, data and budget of a configuration contradict each other."""
     frame_length = config.architecture.map.frame_length
     if frame_length and (config.data.length, config.data.measured_on) != (frame_length, "frames"):
         raise InputError(
@@ -141,24 +139,24 @@ def check(config: Config, corpus: Corpus) -> None:
     length, least = config.data.length, max(RESOLUTIONS)
     if config.loss.spectral and length < least:
         raise InputError(
-            f"loss.spectral takes {least} samples or more at a time, and data.length is {length}; set it to "
-            f"{least}, and the samples of a dense map too"
+            f"loss.spectral needs data.length >= {least}, got {length}; set it to {least}, and the "
+            "samples of a dense map, too"
         )
     wanted = config.data.sample_rate_hz
     if wanted != (corpus.sample_rate_hz or 0):
         raise InputError(
-            f"data.sample_rate_hz is {wanted}, and the corpus was scanned with {corpus.sample_rate_hz or 0}; "
-            "let both be the same"
+            f"data.sample_rate_hz is {wanted}, but the corpus was scanned with {corpus.sample_rate_hz or 0}; "
+            "use the same rate"
         )
     if world_size() > 1 and config.budget.seconds:
         raise InputError(
-            "a budget in seconds is for one process alone; set budget.epochs or budget.steps instead"
+            "a budget in seconds works with one process only; set budget.epochs or budget.steps instead"
         )
 
 
 def _is_done(run: Run) -> bool:
     if run.is_done and not run.best_path.exists():
-        raise InputError(f"{run.folder} has the log of this run without its networks; choose another folder")
+        raise InputError(f"{run.folder} has the log of this run, but no networks; choose another folder")
     return run.is_done
 
 
@@ -176,14 +174,14 @@ def _open_run(
         return _create_run(run, config, corpus, data, threads)
     if record.processes != world_size():
         raise InputError(
-            f"{run.folder} was begun by {record.processes} processes, not {world_size()}, and is only "
-            "exact with as many; start that number, or remove the folder to begin again"
+            f"{run.folder} was begun by {record.processes} processes, not {world_size()}; start "
+            f"{record.processes}, or remove the folder to begin again"
         )
     notes = []
     if threads not in (0, record.threads):
-        notes.append(f"threads: {record.threads}, with which this run began, and not {threads}")
+        notes.append(f"this run began with {record.threads} threads and keeps them, instead of {threads}")
     if record.code != (code := code_version()):
-        notes.append(f"this run began with version {record.code}, and resumes with {code}")
+        notes.append(f"this run began with version {record.code} and resumes with {code}")
     for callback in callbacks:
         for note in notes:
             callback.on_note(note)
@@ -191,7 +189,7 @@ def _open_run(
 
 
 def _create_run(run: Run, config: Config, corpus: Corpus, data: TrainingData, threads: int) -> Record:
-    """Create the run folder, with the checkpoint of a shorter run if there is one."""
+    """Create the run folder, with the checkpoint of a shorter run if one exists."""
     shorter = shorter_run(config, corpus.checksum, run.folder.parent, threads, world_size())
     theirs = shorter.record() if shorter else None
     processes_here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
@@ -220,10 +218,10 @@ def _create_run(run: Run, config: Config, corpus: Corpus, data: TrainingData, th
 def shorter_run(
     config: Config, corpus_sha256: str, out: str | os.PathLike[str], threads: int = 0, processes: int = 1
 ) -> Run | None:
-    """Return the longest finished run that differs in nothing but a smaller budget.
+    """Return the longest finished run whose checkpoint a new run can resume, or None.
 
-    It has this number of processes, and of threads (0: any). With a constant learning rate and without early
-    stopping it computed the first epochs of this run.
+    Its configuration differs by a smaller budget only; it used this number of processes, and of threads (0:
+    any). With a constant learning rate and no early stopping, its epochs are the first ones of the new run.
     """
     budget = config.budget
     if config.optimiser.schedule != "constant" or budget.patience:
@@ -245,6 +243,7 @@ def shorter_run(
 
 
 def _total_steps(config: Config, data: TrainingData) -> int:
+    """Return the budget in steps; a budget in seconds is divided by the median time of trial steps."""
     budget = config.budget
     if not budget.seconds:
         return budget.steps or budget.epochs * data.steps_per_epoch
@@ -258,16 +257,8 @@ def _total_steps(config: Config, data: TrainingData) -> int:
     return max(1, round(budget.seconds / float(np.median(times))))
 
 
-@dataclass(frozen=True)
-class _Best:
-    """The epoch with the smallest development error so far."""
-
-    epoch: int = 0
-    ratio: float = math.inf
-
-
 class _Training:
-    """A run in progress: its trainer, and the position in epochs."""
+    """A run in progress: its trainer, the epoch, and the best network so far."""
 
     def __init__(
         self,
@@ -281,15 +272,17 @@ class _Training:
         self.run, self.config, self.record, self.data, self.dev = run, config, record, data, dev
         self.callbacks, self.is_first = callbacks, rank() == 0
         self.trainer = Trainer(config, record.total_steps)
-        self.epoch, self.seconds, self.best = 0, 0.0, _Best()
+        self.epoch, self.seconds = 0, 0.0
+        self.best_epoch, self.best_ratio = 0, math.inf
         self.best_network: Network | None = None
-        """The best network as long as it is not written."""
+        """The best network, until it is written."""
         shapes = {name: part.shape for name, part in self.trainer.state().items()}
         state = broadcast(run.load_state(shapes) if self.is_first else None)
         if state:
             tensors, facts = state
             self.trainer.load_state(tensors, facts["step"])
-            self.epoch, self.seconds, self.best = facts["epoch"], facts["seconds"], _Best(**facts["best"])
+            self.epoch, self.seconds = facts["epoch"], facts["seconds"]
+            self.best_epoch, self.best_ratio = facts["best"]["epoch"], facts["best"]["ratio"]
         if self.is_first:
             run.truncate_log(self.epoch)
 
@@ -297,7 +290,7 @@ class _Training:
     def is_over(self) -> bool:
         """Whether the budget is spent, or early stopping ends the training."""
         patience = self.config.budget.patience
-        stops_early = patience > 0 and self.epoch - self.best.epoch >= patience
+        stops_early = patience > 0 and self.epoch - self.best_epoch >= patience
         return self.trainer.steps >= self.record.total_steps or stops_early
 
     def go(self, seconds_between_states: float) -> None:
@@ -348,24 +341,30 @@ class _Training:
         self.trainer.update_average()
         measured = broadcast(self.dev.measured(self.trainer.restore) if self.is_first else [])
         ratio = float(np.mean([at.ratio for at in measured]))
-        if ratio < self.best.ratio:
-            self.best, self.best_network = _Best(self.epoch, ratio), self.trainer.averaged.network()
+        if ratio < self.best_ratio:
+            self.best_epoch, self.best_ratio = self.epoch, ratio
+            self.best_network = self.trainer.averaged.network()
         return {
             "dev_mse": float(np.mean([at.mse for at in measured])),
             "dev_snr": float(np.mean([at.snr for at in measured])),
             "dev_ratio": ratio,
-            "best_epoch": self.best.epoch,
+            "best_epoch": self.best_epoch,
         } | ({"dev_by_bits": [asdict(at) for at in measured]} if len(measured) > 1 else {})
 
     def _write_state(self) -> None:
-        # The best network goes first: one that is newer than the state is found again before the run ends.
+        # The best network goes first: if a kill leaves it newer than the checkpoint, resuming finds it again.
         self._write_best()
-        facts = {"step": self.trainer.steps, "epoch": self.epoch, "seconds": self.seconds}
-        self.run.save_state(self.trainer.state(), facts | {"best": asdict(self.best)})
+        facts = {
+            "step": self.trainer.steps,
+            "epoch": self.epoch,
+            "seconds": self.seconds,
+            "best": {"epoch": self.best_epoch, "ratio": self.best_ratio},
+        }
+        self.run.save_state(self.trainer.state(), facts)
 
     def _write_best(self) -> None:
         if self.is_first and self.best_network is not None:
-            self.run.save_network("best", self.best_network, self._provenance(self.best.epoch))
+            self.run.save_network("best", self.best_network, self._provenance(self.best_epoch))
             self.best_network = None
 
     def _provenance(self, epoch: int) -> Provenance:
@@ -380,9 +379,9 @@ class _Training:
 
     def _raise_diverged(self) -> None:
         self._write_best()
-        kept = f" (the best network, of epoch {self.best.epoch}, is in {self.run.best_path})"
+        kept = f" (the best network, of epoch {self.best_epoch}, is in {self.run.best_path})"
         raise Diverged(
-            f"the loss is not a number any more, in epoch {self.epoch + 1}, step {self.trainer.steps}"
+            f"the loss is not finite any more, in epoch {self.epoch + 1}, step {self.trainer.steps}"
             + (kept if self.run.best_path.exists() else "")
         )
 
@@ -412,7 +411,7 @@ class Trainer:
 
     @property
     def averaged(self) -> NetworkModule:
-        """The module to use: the EMA where there is one."""
+        """The module with averaged weights, or the trained one if there is no averaging."""
         return cast(NetworkModule, self._average.module) if self._average else self.module
 
     def step(self, batch: Batch) -> tuple[float, float]:
@@ -430,21 +429,21 @@ class Trainer:
         return loss, mse
 
     def gradient(self, batch: Batch) -> tuple[float, float]:
-        """Compute the gradient of a batch, of which each process has some rows; return loss and MSE."""
+        """Compute the gradient of a batch, shared by the processes; return its loss and MSE."""
         count = len(batch.signal)
         mine = shard(count)
         weight = 1.0
-        if mine.start == mine.stop:  # fewer rows than processes: a row that does not count
+        if mine.start == mine.stop:  # fewer rows than processes: compute one row, with weight 0
             mine, weight = slice(0, 1), 0.0
-        # Copies lie where torch wants them, not NumPy: products of other layouts may round otherwise.
+        # Copies in torch's own memory: products round differently for another alignment.
         signal, lo, hi = (torch.tensor(part[mine]) for part in (batch.signal, batch.lo, batch.hi))
         estimate = self._forward(lo, hi)
         losses = data_losses(self.config.loss, estimate, signal, lo, hi)
         self._adam.zero_grad()
-        # The processes' gradients are averaged: times their number, it is that of the whole batch.
+        # Gradients are averaged over processes: times their number, that is the gradient of the batch.
         (losses.sum() * (weight * world_size() / count)).backward()  # type: ignore[no-untyped-call]
         for part in self.module.parameters():
-            if part.grad is None:  # it has no influence, as theta of a single layer, but is regularised
+            if part.grad is None:  # without influence, as theta of a single layer, but regularised
                 part.grad = torch.zeros_like(part)
         errors = squared_errors(estimate.detach(), signal).double() * torch.tensor(batch.scale[mine]).square()
         sums = torch.stack([losses.detach().double().sum(), errors.sum()]) * (weight / count)
@@ -453,29 +452,29 @@ class Trainer:
 
     @torch.no_grad()
     def restore(self, lo: Array, hi: Array) -> Array:
-        """Restore signals by the averaged module."""
+        """Restore signals with the averaged module."""
         restored: Array = self.averaged(torch.tensor(lo), torch.tensor(hi)).numpy()
         return restored
 
     def update_average(self) -> None:
-        """Move the EMA by the steps since the last update; call this before using or saving it."""
+        """Update the EMA for all steps since the last update; call this before using or saving it."""
         if self._average and self.averaged_steps < self.steps:
             self._average.update_parameters(self.module)
         self.averaged_steps = self.steps
 
     def _move_average(self, average: Sequence[Tensor], weights: Sequence[Tensor], _: object) -> None:
-        # Over the first steps it is a plain mean of recent weights.
+        # A smaller decay over the first steps, so that the initial weights are soon forgotten.
         decay = min(self.config.optimiser.averaging, (1 + self.steps) / (10 + self.steps))
         for mean, part in zip(average, weights, strict=True):
             mean.lerp_(part, 1 - decay ** (self.steps - self.averaged_steps))
 
     def state(self) -> Tensors:
-        """Return everything that training depends on, besides the number of steps done."""
+        """Return the tensors of a checkpoint: weights, moments of Adam and EMA."""
         return {name: part.detach().numpy() for name, part in self._tensors().items()}
 
     @torch.no_grad()
     def load_state(self, tensors: Tensors, steps: int) -> None:
-        """Return to a state, taken after this many steps and an update of the EMA."""
+        """Load the tensors of a checkpoint, taken after this many steps and an update of the EMA."""
         self.steps = self.averaged_steps = steps
         for name, part in self._tensors().items():
             part.copy_(torch.tensor(tensors[name]))
@@ -493,14 +492,14 @@ class Trainer:
 
 
 def _adam(config: Config, module: NetworkModule) -> torch.optim.Adam:
-    """Return Adam with the regularisation of (4.2), its state filled."""
+    """Return Adam with the regularisation of (4.2), its moments at zero."""
     optimiser, loss = config.optimiser, config.loss
     groups: dict[bool, list[Tensor]] = {True: [], False: []}
     for part in module.parameters():
         groups[is_regularised(loss, part)].append(part)
     adam = torch.optim.Adam(
         [
-            # Adam adds weight_decay times the weight to the gradient: that of lambda times its square.
+            # Adam adds weight_decay times w to the gradient; that of lambda w^2 is 2 lambda w.
             {"params": parts, "weight_decay": 2 * loss.regularisation if regularised else 0.0}
             for regularised, parts in groups.items()
             if parts
@@ -526,7 +525,7 @@ def learning_rate(optimiser: Optimiser, step: int, total_steps: int) -> float:
 
 
 def initial_weights(config: Config) -> Arrays:
-    """Return the weights that a configuration starts from."""
+    """Return the initial weights of a configuration."""
     architecture, generator = config.architecture, np.random.default_rng(config.seed)
     start = config.start
     if start.kind == "own":
@@ -535,7 +534,7 @@ def initial_weights(config: Config) -> Arrays:
         return _weights_of_file(config)
     if not isinstance(architecture, PrimalDual):
         raise InputError(
-            f'a {type(architecture).__name__} cannot start at {start.kind}; set start.kind = "own"'
+            f'start.kind {start.kind!r} is for a PrimalDual, not a {type(architecture).__name__}; set "own"'
         )
     if start.kind == "chambolle pock":
         return chambolle_pock(
@@ -554,9 +553,9 @@ def _weights_of_file(config: Config) -> Arrays:
         raise InputError(f"{name} has changed since this run was configured; restore the file")
     network, provenance = load(file)
     if network.architecture != config.architecture:
-        raise InputError(f"{name} has another architecture; leave the architecture out, to have its own")
+        raise InputError(f"{name} has another architecture; remove [architecture] to use that of the network")
     if provenance.unit != config.data.unit:
-        raise InputError(f'{name} measures in another unit; set data.unit = "{provenance.unit}"')
+        raise InputError(f'{name} has another unit; set data.unit = "{provenance.unit}"')
     return {part: array.astype(np.float64) for part, array in network.weights.items()}
 
 
@@ -565,15 +564,15 @@ _NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 @contextmanager
 def _explain_errors(run: Run) -> Iterator[None]:
-    """Turn errors of the operating system into one that says how to resume."""
+    """Turn an OSError into a StorageError that says how to resume."""
     try:
         yield
     except OSError as error:
         cause = system_error(error)
-        if cause is None or isinstance(cause, BrokenPipeError):  # nobody reads standard error any more
+        if cause is None or isinstance(cause, BrokenPipeError):  # the reader of standard error is gone
             raise
-        remedy = "make room" if cause.errno in _NO_ROOM else "see to that"
+        remedy = "make room" if cause.errno in _NO_ROOM else "correct that"
         raise StorageError(
-            f"{run.folder} cannot be written: {system_reason(cause)}; {remedy} and give the same command "
-            "again: training resumes where it stopped"
+            f"{run.folder} cannot be written: {system_reason(cause)}; {remedy} and repeat the command: "
+            "training resumes from its checkpoint"
         ) from error

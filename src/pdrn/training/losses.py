@@ -1,6 +1,6 @@
 """The loss (4.2): a mean squared error, absolute or relative, plus a sum of squares of weights.
 
-Beyond the paper, a distance of log spectra may be added, to which the mean squared error is deaf: quiet
+Beyond the paper, a distance of log spectra can be added. There, unlike in the mean squared error, quiet
 frequencies count as much as loud ones, down to a floor well below the quantization error.
 """
 
@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from pdrn.training.config import Loss
 
 MIN_NOISE = 1e-3
-"""A relative error divides by at least this many squared steps: silence may be quantized without error."""
+"""Smallest divisor of a relative error, in squared steps: silence may be quantized without error."""
 
 RESOLUTIONS = (256, 512, 1024)
 """Windows of the spectra in samples; the hop is a quarter of each."""
 
 FLOOR = 0.01
-"""Powers are compared above this share of the power that the quantization error has in a window."""
+"""Floor of the powers compared, relative to the power of the quantization error in a window."""
 
 
 def squared_errors(estimates: Tensor, signals: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The machine: its cores, how many threads are fastest, and computation that repeats to the bit."""
+"""The machine: its cores, the fastest number of threads, and bit-for-bit repeatable computation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def usable_cores() -> int:
 
 
 def fastest_threads(processes: int = 1) -> int:
-    """Return 1 or this process's share of all cores, whichever multiplies matrices faster at the moment.
+    """Return 1 or this process's share of the cores: the number that multiplies matrices faster now.
 
     On a busy machine all cores together can be several times slower than one.
     """
@@ -28,7 +28,7 @@ def multiplications_per_second(threads: int) -> float:
     """Measure products of 128 frames with a matrix of 1024 rows and columns, for 50 ms."""
     frames, matrix = torch.ones(128, 1024), torch.ones(1024, 1024)
     with _threads(threads):
-        for seconds in (0.01, 0.05):  # the first is to warm up
+        for seconds in (0.01, 0.05):  # the first warms up
             begin, count = time.perf_counter(), 0
             while (spent := time.perf_counter() - begin) < seconds:
                 frames @ matrix
@@ -44,7 +44,7 @@ def repeatable(threads: int) -> Iterator[None]:
     with _threads(threads):
         try:
             torch.use_deterministic_algorithms(True)
-            settings.fill_uninitialized_memory = False  # it takes time, and nothing here reads such memory
+            settings.fill_uninitialized_memory = False  # it takes time, and such memory is not read here
             yield
         finally:
             torch.use_deterministic_algorithms(before[0])
