@@ -1,4 +1,4 @@
-"""Workers: processes of this machine, or tasks of a Ray cluster; and signals that end a process.
+"""Workers: processes of this machine, or tasks of a Ray cluster.
 
 `run_jobs` yields each job with its result as it is done. A worker that is killed loses its own job and no
 other. Workers end with the process that started them.
@@ -26,10 +26,10 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from queue import SimpleQueue
 from threading import Thread
-from types import FrameType
 from typing import Any, TypeVar
 
 from pdrn.errors import InputError, MissingDependencyError
+from pdrn.signals import exit_on_signals, ignore_signals
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -366,51 +366,6 @@ def _check_address(address: str) -> None:
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise InputError(f"no Ray answers at {address}; start one there by ray start --head") from error
-
-
-# Signals ----------------------------------------------------------------------------------------------------
-
-_TERMINATIONS = (signal.SIGTERM, signal.SIGHUP)
-
-_exit_codes: list[int] = []
-"""Exit codes of the signals received so far, SIGINT included."""
-
-
-def exit_on_signals() -> None:
-    """Let SIGTERM and SIGHUP raise SystemExit, so that contexts clean up.
-
-    A signal that is ignored, as SIGHUP under nohup, stays ignored.
-    """
-    for number in _TERMINATIONS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _exit)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _interrupt)
-
-
-def signal_exit_code() -> int | None:
-    """Return the exit code of the first signal received, or None.
-
-    A signal during an import, or while cleaning up, may surface as a different error.
-    """
-    return _exit_codes[0] if _exit_codes else None
-
-
-def ignore_signals() -> None:
-    """Ignore SIGTERM and SIGHUP: this process ends already."""
-    for number in _TERMINATIONS:
-        signal.signal(number, lambda *_: None)
-
-
-def _exit(number: int, _: FrameType | None) -> None:
-    ignore_signals()
-    _exit_codes.append(128 + number)
-    sys.exit(128 + number)
-
-
-def _interrupt(number: int, _: FrameType | None) -> None:
-    _exit_codes.append(128 + number)
-    raise KeyboardInterrupt
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import typer
 from pdrn.cli import restore, serve, study, tools
 from pdrn.cli.options import Command
 from pdrn.errors import PdrnError, UsageError, printable
-from pdrn.workers import exit_on_signals, signal_exit_code
+from pdrn.signals import exit_on_signals, signal_exit_code
 
 app = typer.Typer(
     help="Restore quantized sound inside its cells.",

@@ -33,7 +33,6 @@ from pdrn.cli.options import (
     scanned_at,
 )
 from pdrn.errors import InputError, LockedError, PdrnError, UsageError, printable
-from pdrn.workers import KILLED, connect_ray, interrupts_blocked, run_jobs
 
 if TYPE_CHECKING:
     from pdrn.audio.corpus import Corpus
@@ -249,6 +248,7 @@ def reproduce(
     from pdrn.reproduction import report
     from pdrn.reproduction.grid import Grid, default_lambdas
     from pdrn.reproduction.tables import measure_table_2, restore_example
+    from pdrn.workers import connect_ray
 
     index = scanned_at(corpus, sample_rate)
     grid = Grid(
@@ -393,6 +393,7 @@ def train_networks(
     from pdrn.reproduction.grid import Trained, network_name, train_network
     from pdrn.training.machine import fastest_threads
     from pdrn.training.runs import code_version
+    from pdrn.workers import KILLED, interrupts_blocked, run_jobs
 
     if ray is None and jobs == 1:
         for number, config in enumerate(configs, 1):
