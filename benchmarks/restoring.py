@@ -22,7 +22,7 @@ from pdrn.restoration.restorer import Restorer
 QUANTIZERS: dict[str, Any] = (
     {f"{bits} bits": MidRise(bits, full_scale=True) for bits in range(2, 13)}
     | {f"{bits} bits, mid-tread": MidTread(bits, full_scale=True) for bits in range(2, 13)}
-    | {"mu-law": MuLaw(), "A-law": ALaw(full_scale=True)}
+    | {"mu-law": MuLaw(), "A-law": ALaw()}
 )
 
 

@@ -109,7 +109,7 @@ class Detected:
         side.
         """
         x = numbers(samples)
-        least = self._least_level
+        least = self._silence_radius
         silent = (x == 0) & (least > 0)
         levels = np.where(silent, least, x)
         try:
@@ -125,7 +125,7 @@ class Detected:
         return cells.silenced(silent, least)
 
     @property
-    def _least_level(self) -> float:
+    def _silence_radius(self) -> float:
         """Magnitude of the levels on either side of zero if zero is an edge, otherwise 0."""
         if isinstance(self.quantizer, MuLaw | ALaw):
             return self.gain * self.quantizer.least_level if abs(self.shift) <= self.slack else 0.0

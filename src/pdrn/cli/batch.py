@@ -75,8 +75,8 @@ def plan(
     if "-" in inputs:
         if len(inputs) > 1:
             raise UsageError("standard input is one sound; give files apart from it")
-        return [Job("-", _writable(output or "-", subtype))]
-    found = [pair for given in inputs for pair in _found(given, recursive)]
+        return [Job("-", _check_output(output or "-", subtype))]
+    found = [pair for given in inputs for pair in _find_inputs(given, recursive)]
     single = len(inputs) == 1 and [(Path(inputs[0]), Path())] == found
     if output == "-" and not single:
         raise UsageError("only one file can go to standard output; name a folder for the others")
@@ -84,14 +84,14 @@ def plan(
         if template != TEMPLATE:
             raise UsageError(f"{output} is the output's name; leave --filename out, or name a folder")
         exists = found[0][0].exists()  # if not, reading it fails, and says so
-        return [Job(str(found[0][0]), _writable(output, subtype) if exists else output)]
+        return [Job(str(found[0][0]), _check_output(output, subtype) if exists else output)]
     has_format = Path(output or "").suffix.lower() in FORMAT_OF_SUFFIX
     if output and not os.path.isdir(output) and (has_format or os.path.isfile(output)):
         raise UsageError(f"{output} is a file; name a folder for several outputs")
     targets = {}
     for path, place in found:
         folder = path.parent if output is None else Path(output) / place
-        targets[path] = folder / _named(template, path, subtype)
+        targets[path] = folder / _output_name(template, path, subtype)
     sources: dict[Path, Path] = {}
     source_of = {os.path.realpath(target): source for source, target in targets.items()}
     for source, target in targets.items():
@@ -109,7 +109,7 @@ def plan(
     return [Job(str(source), str(target), makes_folder) for target, source in sources.items()]
 
 
-def _writable(output: str, subtype: str | None) -> str:
+def _check_output(output: str, subtype: str | None) -> str:
     """Return the name of an output; refuse a format that cannot hold the subtype."""
     with usage_errors():
         format_of(output)
@@ -124,7 +124,7 @@ def _holds(suffix: str, subtype: str | None) -> bool:
     return suffix.lower() != ".flac" or subtype is None or subtype in _FLAC_SUBTYPES
 
 
-def _found(given: str, recursive: bool) -> Iterator[tuple[Path, Path]]:
+def _find_inputs(given: str, recursive: bool) -> Iterator[tuple[Path, Path]]:
     """Yield the sound files that an argument names, each with its folder below the argument."""
     if os.path.isdir(given):
         paths = sorted(Path(given).glob("**/*" if recursive else "*"))
@@ -142,13 +142,13 @@ def _found(given: str, recursive: bool) -> Iterator[tuple[Path, Path]]:
         yield from ((Path(match), Path()) for match in matches if not os.path.isdir(match))
 
 
-def _named(template: str, path: Path, subtype: str | None) -> str:
+def _output_name(template: str, path: Path, subtype: str | None) -> str:
     literal = template.replace("{stem}", "").replace("{ext}", "")
     if not template or any(mark in literal for mark in ("{", "}", os.sep)):
         raise UsageError(f"a file name has the fields {{stem}} and {{ext}} and no folder, got {template}")
     keeps_format = path.suffix.lower() in FORMAT_OF_SUFFIX and _holds(path.suffix, subtype)
     name = template.replace("{ext}", path.suffix if keeps_format else ".wav").replace("{stem}", path.stem)
-    return _writable(name, subtype)
+    return _check_output(name, subtype)
 
 
 # The manifest -----------------------------------------------------------------------------------------------
@@ -279,9 +279,9 @@ class Settings:
     verify: bool = False
     gaps: bool = False
     fingerprint: bytes = b""
-    """`options_sha256` if there is a manifest, which needs the checksums of all files."""
+    """`settings_sha256` if there is a manifest, which needs the checksums of all files."""
 
-    def options_sha256(self) -> bytes:
+    def settings_sha256(self) -> bytes:
         """Return the checksum of everything that an output depends on besides its input."""
         restorer = self.restorer
         if restorer.model is not None and restorer.model not in registry.names():
@@ -434,16 +434,16 @@ def restore_all(
     failed = []
     show = not quiet and sys.stderr.isatty()
     with ExitStack() as stack:
-        notes = stack.enter_context(open_manifest(manifest)) if manifest is not None else None
+        record = stack.enter_context(open_manifest(manifest)) if manifest is not None else None
         todo = iter(jobs)
-        if notes:
-            if notes.unreadable:
-                print(f"pdrn: {manifest}: {notes.unreadable} unreadable lines are ignored", file=sys.stderr)
-            settings = replace(settings, fingerprint=settings.options_sha256())
-            todo = (replace(job, proof=notes.pop(job.target)) for job in jobs)
+        if record:
+            if record.unreadable:
+                print(f"pdrn: {manifest}: {record.unreadable} unreadable lines are ignored", file=sys.stderr)
+            settings = replace(settings, fingerprint=settings.settings_sha256())
+            todo = (replace(job, proof=record.pop(job.target)) for job in jobs)
         for outcome in stack.enter_context(closing(_outcomes(todo, settings, workers, ray, show))):
-            if notes and outcome.proof:
-                notes.note(outcome.job.source, outcome.job.target, outcome.proof)
+            if record and outcome.proof:
+                record.note(outcome.job.source, outcome.job.target, outcome.proof)
             counts[outcome.status] = counts.get(outcome.status, 0) + 1
             if json:
                 _print_json(outcome)
@@ -483,7 +483,7 @@ def _outcomes(
         workers,
         ray=ray,
         cpus=settings.restorer.threads,
-        fingerprint=settings.options_sha256,
+        fingerprint=settings.settings_sha256,
         retry=_retry if ray else None,
     )
     with closing(results):

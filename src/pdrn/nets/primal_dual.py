@@ -101,15 +101,15 @@ def run(
     architecture: Architecture,
     weights: Weights,
     inputs: Any,
-    skip: Callable[[Iterator[Any]], None] = lambda states: None,
+    run_first_layers: Callable[[Iterator[Any]], None] = lambda states: None,
 ) -> AnyArray:
     """Return the estimate of the last layer: the forward pass of every network.
 
-    ``skip`` may consume the states of the first layers, for example without gradients.
+    ``run_first_layers`` may advance the iterator of states, for example without gradients.
     """
-    computed = architecture.convert(inputs, _any_of(weights))
+    computed = architecture.convert(inputs, _like(weights))
     states = architecture.states(weights, computed)
-    skip(states)
+    run_first_layers(states)
     for state in states:  # noqa: B007 (only the last one is kept)
         pass
     return architecture.finish(architecture.estimate(weights, computed, state), inputs)
@@ -117,12 +117,12 @@ def run(
 
 def run_by_layer(architecture: Architecture, weights: Weights, inputs: Any) -> list[AnyArray]:
     """Return the estimate of every layer; the last is what ``run`` returns."""
-    computed = architecture.convert(inputs, _any_of(weights))
+    computed = architecture.convert(inputs, _like(weights))
     states = architecture.states(weights, computed)
     return [architecture.finish(architecture.estimate(weights, computed, state), inputs) for state in states]
 
 
-def _any_of(weights: Weights) -> Array:
+def _like(weights: Weights) -> Array:
     like = next(iter(weights.values()))
     if not is_real(like):
         raise InputError(f"networks compute in float32 or float64, not in {like.dtype}; convert the weights")
@@ -437,7 +437,7 @@ class PrimalDual(PrimalDualFamily, CellArchitecture):
             shapes |= {f"a.{stage}": (channels,) for stage in range(self.stages)}
         if self.context:
             hidden = range(self.stages * self.context)
-            shapes |= {f"C.{index}": (channels, VIEWS * channels) for index in hidden}
+            shapes |= {f"C.{index}": (channels, NEIGHBOURS * channels) for index in hidden}
             shapes |= {f"c.{index}": (channels,) for index in hidden}
             shapes |= {f"H.{layer}": (channels, channels) for layer in range(self.depth)}
             shapes |= {f"h.{layer}": (channels,) for layer in range(self.depth)}
@@ -504,7 +504,7 @@ class PrimalDual(PrimalDualFamily, CellArchitecture):
         channels, coefficients = self.map.channels, self.map.sizes(shape, self._gap)[1]
         matrices = self.depth - 1 if self.memory == "mix" else 0
         if self.context:
-            matrices += self.stages * self.context * VIEWS + self.depth
+            matrices += self.stages * self.context * NEIGHBOURS + self.depth
         maps = 2 * self.depth + (self.stages if self.weighting != "one" else 0)
         return maps * self.map.products(shape, self._gap) + matrices * coefficients * channels
 
@@ -524,7 +524,7 @@ class PrimalDual(PrimalDualFamily, CellArchitecture):
     @property
     def _context_views(self) -> tuple[int, int]:
         """Numbers of views before and after its own that the context of one stage sees."""
-        beside = (VIEWS - 1) * self.context
+        beside = (NEIGHBOURS - 1) * self.context
         return (beside, 0) if self.causal else (beside // 2, beside // 2)
 
     @property
@@ -534,23 +534,23 @@ class PrimalDual(PrimalDualFamily, CellArchitecture):
 
     def _neighbours(self, _: int, seen: Array) -> Array:
         """Concatenate each view with its neighbours; zeros beyond the ends."""
-        before, channels = VIEWS - 1 if self.causal else VIEWS // 2, seen.shape[-1]
-        earlier, later = zeros((before, channels), seen), zeros((VIEWS - 1 - before, channels), seen)
+        before, channels = NEIGHBOURS - 1 if self.causal else NEIGHBOURS // 2, seen.shape[-1]
+        earlier, later = zeros((before, channels), seen), zeros((NEIGHBOURS - 1 - before, channels), seen)
         padded = namespace(seen).concatenate([earlier, seen, later], 0)
-        return views(padded.reshape(-1), VIEWS * channels, channels)
+        return views(padded.reshape(-1), NEIGHBOURS * channels, channels)
 
 
-FAINT = 1e-6
+POWER_FLOOR = 1e-6
 """Added to a power before its root is taken: at zero the root has no finite gradient."""
 
 SMOOTHING = (1 / 8, 1 / 4, 1 / 4, 1 / 4, 1 / 8)
 """Weights of five neighbouring channels: the cosine and sine of a frequency, and parts of the next ones."""
 
-VIEWS = 3
+NEIGHBOURS = 3
 """Number of neighbouring views that a hidden layer sees."""
 
 Neighbours = Callable[[int, AnyArray], AnyArray]
-"""Concatenates views with their neighbours, ``(hidden layer, views) -> (..., VIEWS * channels)``."""
+"""Concatenates views with their neighbours, ``(hidden layer, views) -> (..., NEIGHBOURS * channels)``."""
 
 
 def prior(power: Array, a: Array) -> L1:
@@ -566,7 +566,7 @@ def prior(power: Array, a: Array) -> L1:
         Learned per channel; a context subtracts its correction for every view.
     """
     xp = namespace(power)
-    weight = 1 / (1 + xp.exp(a) * xp.sqrt(power + FAINT))
+    weight = 1 / (1 + xp.exp(a) * xp.sqrt(power + POWER_FLOOR))
     return _unchecked(L1, weight=xp.where(xp.isfinite(weight), weight, 0.0))
 
 
@@ -579,7 +579,7 @@ def _smooth(power: Array) -> AnyArray:
     return sum(share * padded[..., i : i + count] for i, share in enumerate(SMOOTHING))
 
 
-SPARING = 1.5
+INITIAL_A = 1.5
 """Initial value of ``a`` in ``prior``, found on training speech."""
 
 Fill = Callable[[tuple[int, ...]], np.ndarray[Any, Any]]
@@ -656,7 +656,7 @@ def _filled(architecture: PrimalDual, generator: np.random.Generator | None, **f
         "b": np.zeros,
         "theta": lambda shape: np.full(shape, float(architecture.theta)),
         "A": lambda shape: architecture.map.dictionary()[0],
-        "a": lambda shape: np.full(shape, SPARING),
+        "a": lambda shape: np.full(shape, INITIAL_A),
         "C": lambda shape: generator.normal(0.0, math.sqrt(2 / shape[1]), shape),
         "c": np.zeros,
         "H": np.zeros,

@@ -18,7 +18,7 @@ from pdrn.convex.backend import NumpyArray, require_finite, set_field
 from pdrn.errors import InputError
 from pdrn.nets.maps import ConvolutionalMap, set_size
 from pdrn.nets.primal_dual import (
-    VIEWS,
+    NEIGHBOURS,
     Architecture,
     Arrays,
     CellArchitecture,
@@ -255,7 +255,7 @@ class _Stage:
         self._architecture, self._weights, self._stage = architecture, weights, stage
         self._map = _RunningMap(map, weights)
         nothing = np.zeros(map.channels, _type_of(weights))
-        self._earlier = [_DelayLine([nothing] * (VIEWS - 1)) for _ in range(architecture.context)]
+        self._earlier = [_DelayLine([nothing] * (NEIGHBOURS - 1)) for _ in range(architecture.context)]
         count = architecture.layers_per_stage
         self._layers = [_Layer(architecture, map, weights, stage * count + i) for i in range(count)]
         # Each layer works on a later view than the one before it, by the delay of the map.

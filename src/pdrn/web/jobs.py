@@ -68,7 +68,7 @@ def explore_sound(
     }
     if done.original is not None:
         signals["original"] = done.original
-    parts = [_written(folder, name, signal) for name, signal in signals.items()]
+    parts = [_write_part(folder, name, signal) for name, signal in signals.items()]
     for name, subtype in SUBTYPES.items():
         target = folder / f"{name}.wav"
         try:
@@ -116,7 +116,7 @@ def show_layers(folder: Path, report: Report, *, request: LayersRequest, restore
             estimates.append(Restorer(iterations=number, method="cp").restore_cells(cells, rate, step))
             report(len(estimates) / len(numbers))
     mixed = cells.centre + request.mix * (np.stack(estimates) - cells.centre)
-    return {"numbers": numbers, "parts": [_written(folder, "estimates", mixed)]}
+    return {"numbers": numbers, "parts": [_write_part(folder, "estimates", mixed)]}
 
 
 def _iterations_to_show(last: int) -> list[int]:
@@ -197,7 +197,7 @@ def _check_length(frames: int, sample_rate_hz: int, channels: int, limits: Limit
         )
 
 
-def _written(folder: Path, name: str, signal: FloatArray) -> Result:
+def _write_part(folder: Path, name: str, signal: FloatArray) -> Result:
     content = signal.astype("<f4").tobytes()
     (folder / name).write_bytes(content)
     return {"name": name, "bytes": len(content)}
@@ -208,12 +208,12 @@ def _figures(original: FloatArray, done: _Restoration) -> Result:
     beginning = np.s_[:, : PERCEPTUAL_SECONDS * done.sample_rate_hz]
 
     def measure(estimate: FloatArray) -> Result:
-        heard = original[beginning], estimate[beginning], done.sample_rate_hz
+        excerpt = original[beginning], estimate[beginning], done.sample_rate_hz
         figures = {
             "snr_db": or_none(lambda: metrics.snr_pooled(original, estimate)),
             "mse": metrics.mse(original, estimate),
-            "pesq": or_none(lambda: metrics.pesq(*heard)),
-            "stoi": or_none(lambda: metrics.stoi(*heard)),
+            "pesq": or_none(lambda: metrics.pesq(*excerpt)),
+            "stoi": or_none(lambda: metrics.stoi(*excerpt)),
         }
         return {name: value if is_finite(value) else None for name, value in figures.items()}
 
