@@ -17,7 +17,8 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 quick: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not browser and not cluster" $(QUICK)
+	HYPOTHESIS_PROFILE=quick OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal \
+	    -m "not slow and not browser and not cluster" $(QUICK)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

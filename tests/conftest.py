@@ -17,7 +17,8 @@ from pdrn.nets.files import Provenance, save
 from pdrn.restoration import registry
 
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=40)
-settings.load_profile("steady")
+settings.register_profile("quick", settings.get_profile("steady"), max_examples=10)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 # What runs in the background ignores interrupts and hang-ups, and so would all that the tests start and end.
 signal.signal(signal.SIGINT, signal.default_int_handler)
