@@ -1,15 +1,18 @@
-"""What a network restores, alone and with Chambolle-Pock, beside that alone, on sound that it has not heard.
+"""Measure a network alone and averaged with Chambolle-Pock, beside Chambolle-Pock alone, on unheard sound.
 
     python -m benchmarks.models MODEL FOLDER [COUNT] [--metrics] [--voices]
 
-MODEL is the name of a bundled model, or a file. Each of the folder's recordings (or so many of them, evenly
-chosen), at the network's rate, its peak at full scale, is quantized mid-rise and restored by plain
-Chambolle-Pock, step and stop tuned for each bit depth (`benchmarks.plain`); by Chambolle-Pock as `pdrn
-restore --method cp` does it; by the network; and by the last two, as `pdrn restore` does by default. SNRs are
-the mean over the recordings; gains are recording by recording, with a 95 % interval of their mean; "ratio" is
-the mean squared error in units of the quantized signal's, over all samples; "worst" that of both on the
-recording where it is largest. With --metrics, PESQ, of the band that belongs to the rate, and STOI. With
---voices, low and high ones apart as well.
+MODEL is the name of a bundled model, or a file. The folder's recordings (or COUNT of them, evenly chosen) are
+taken at the network's rate with a peak at full scale, quantized mid-rise, and restored by four methods:
+
+- plain Chambolle-Pock, step and stop tuned for each bit depth (`benchmarks.plain`);
+- Chambolle-Pock as in `pdrn restore --method cp`;
+- the network;
+- the mean of the last two, the default of `pdrn restore`.
+
+SNRs are means over the recordings. Gains are per recording, with a 95 % interval of their mean. "ratio" is
+the MSE over that of the quantized signal, over all samples; "worst" is the mean's largest ratio of a
+recording. --metrics adds PESQ (of the band for the rate) and STOI; --voices lists low and high voices apart.
 """
 
 from __future__ import annotations

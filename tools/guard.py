@@ -116,7 +116,7 @@ def hash_of_sound(file: Path | io.BytesIO) -> str:
 
 
 def rounded(value: Any, digits: int) -> Any:
-    """Round every float in what JSON can say to so many significant digits."""
+    """Round every float of a JSON value to this number of significant digits."""
     if isinstance(value, float):
         return float(f"{value:.{digits}g}")
     if isinstance(value, dict):

@@ -538,7 +538,7 @@ def test_the_network_is_the_average_where_there_is_one():
     trainer = Trainer(paper_config(optimiser={"averaging": 0.5, "learning_rate": 0.1}), 100)
 
     def moved(steps, seen):
-        """Learn, and tell what is left of the former average."""
+        """Do a step; return the share of the previous average that the new one keeps."""
         before = trainer.averaged.network().weights["W.0"].copy()
         for seed in range(steps):
             assert np.array_equal(trainer.averaged.network().weights["W.0"], before)
