@@ -40,6 +40,7 @@ FUNCTIONALS = {
     "shifted squared l2": SquaredL2().shifted(OFFSET),
     "linf": LInf(),
     "group l2,1": GroupL21(2),
+    "weighted group l2,1": GroupL21(2, np.array([0.5, 1.0, 3.0])),
     "l1 ball": Ball(1, 1.5),
     "l2 ball": Ball(2, 0.7),
     "linf ball": Ball(math.inf, 0.5),

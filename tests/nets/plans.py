@@ -3,7 +3,7 @@
 import numpy as np
 from tests.convex.laws import cells, normal
 
-from pdrn.nets import ConvolutionalMap, DenseMap, Network, PrimalDual
+from pdrn.nets import ConvolutionalMap, DenseMap, Network, PrimalDual, SpectralPrimalDual
 from pdrn.nets.related import LISTA, DeepPrimalDual, LearnedPrimalDual, ResidualNetwork, recurrent_proximal
 
 DENSE = DenseMap(16)
@@ -38,7 +38,13 @@ RELATED = {
         recurrent_proximal(map, 4),
     )
 }
-ALL = FAMILY | RELATED
+SPECTRAL = {
+    f"spectral, {'past' if causal else 'context'}": SpectralPrimalDual(
+        windows=(0.008, 0.004), steps=2, channels=4, blocks=2, causal=causal, sample_rate_hz=8000
+    )
+    for causal in (False, True)
+}
+ALL = FAMILY | RELATED | SPECTRAL
 
 
 def disturbed(plan, seed, scale=0.1, dtype=np.float64):
@@ -51,4 +57,5 @@ def disturbed(plan, seed, scale=0.1, dtype=np.float64):
 
 def cells_for(plan, seed, dtype=np.float64):
     """Cells of the shape that a network takes."""
-    return tuple(bound.astype(dtype) for bound in cells(seed, *SHAPES[plan.map]))
+    shape = (3, 150) if isinstance(plan, SpectralPrimalDual) else SHAPES[plan.map]
+    return tuple(bound.astype(dtype) for bound in cells(seed, *shape))

@@ -121,6 +121,11 @@ class Corpus:
         if len(rates) > 1 and self.sample_rate_hz is None:
             raise AudioError(f"{self.folder} holds sound at {rates} Hz; pass a sample rate to resample to")
 
+    def resampled(self, sample_rate_hz: int) -> Corpus:
+        """Return the corpus at another sample rate, without the files whose own rate is lower."""
+        entries = tuple(entry for entry in self.entries if entry.sample_rate_hz >= sample_rate_hz)
+        return replace(self, entries=entries, sample_rate_hz=sample_rate_hz)
+
     @property
     def checksum(self) -> str:
         """A checksum of the names, contents and splits of all files."""

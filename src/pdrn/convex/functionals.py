@@ -119,6 +119,10 @@ class Functional(ArrayHolder, ABC):
         """Return ``x -> F(x + offset)``."""
         return Shifted(self, offset)
 
+    def require_fits(self, shape: tuple[int, ...], like: Array, name: str) -> None:
+        """Raise InputError unless the arrays of this functional fit vectors of this shape and type."""
+        map_arrays(self, lambda array: require_fits(array, shape, like, name))
+
     # The hooks that solvers and networks call. Arguments are valid and may be overwritten; so may results.
 
     def _prox(self, v: Array, step: Step) -> Array:
@@ -148,7 +152,7 @@ class _BuiltIn(Functional):
 
     def _checked(self, v: Array, step: Step) -> tuple[Array, Step]:
         require_vectors(v, "the argument")
-        map_arrays(self, lambda array: require_fits(array, tuple(v.shape), v, type(self).__name__))
+        self.require_fits(tuple(v.shape), v, type(self).__name__)
         # A tensor is a learned step: looking into it would break the graph that torch compiles.
         return copy(v), step if is_tensor(step) else positive(step, "step")
 
@@ -172,6 +176,11 @@ class Scaled(_BuiltIn):
     def __post_init__(self) -> None:
         set_field(self, "scale", positive(self.scale, "scale"))
         require_per_vector(self.scale, "scale")
+
+    def require_fits(self, shape: tuple[int, ...], like: Array, name: str) -> None:
+        self.functional.require_fits(shape, like, name)
+        if is_array(self.scale):
+            require_fits(self.scale, shape, like, name)
 
     def value(self, x: Array) -> Array:
         return _per_value(self.scale) * self.functional.value(x)
@@ -203,6 +212,10 @@ class Shifted(_BuiltIn):
         if not is_real(self.offset):
             raise InputError("the offset must be an array of float32 or float64")
         require_finite(self.offset, "offset")
+
+    def require_fits(self, shape: tuple[int, ...], like: Array, name: str) -> None:
+        self.functional.require_fits(shape, like, name)
+        require_fits(self.offset, shape, like, name)
 
     def value(self, x: Array) -> Array:
         return self.functional.value(x + self.offset)
@@ -323,30 +336,42 @@ class LInf(_Norm):
 
 @dataclass(frozen=True, eq=False)
 class GroupL21(_BuiltIn):
-    """``sum_g |x_g|_2`` over groups of ``size`` consecutive coordinates.
+    """``sum_g w_g |x_g|_2`` over groups of ``size`` consecutive coordinates, w > 0 a number or one per group.
 
     With the cosine and the sine of one frequency as a group it measures magnitudes, whatever the phases.
     """
 
     size: int
+    weight: Step = 1.0
 
     def __post_init__(self) -> None:
         if self.size < 1:
             raise InputError(f"a group needs at least one coordinate, got size {self.size}")
+        set_field(self, "weight", positive(self.weight, "weight"))
 
     def value(self, x: Array) -> Array:
-        return p_norm(self._groups(x), 2).sum(-1)
+        return (self.weight * p_norm(self._groups(x), 2)).sum(-1)
 
     def conjugate(self, y: Array) -> Array:
-        return indicator(namespace(y).amax(p_norm(self._groups(y), 2), -1), 1.0, y)
+        largest = namespace(y).amax(p_norm(self._groups(y), 2) / self.weight, -1)
+        return indicator(largest, 1.0, y)
 
     def project_dual(self, y: Array) -> Array:
         return self._residual(y, 1.0)
 
     def _residual(self, v: Array, step: Step) -> Array:
         require_per_vector(step, "step")
-        radius = step[..., None] if is_array(step) and step.ndim else step
+        radius = self.weight * step
+        if is_array(radius) and radius.ndim:
+            radius = radius[..., None]
         return project_ball(self._groups(v), 2, radius).reshape(v.shape)
+
+    def _prox_conjugate(self, y: Array, step: Step) -> Array:
+        return self._residual(y, 1.0)
+
+    def require_fits(self, shape: tuple[int, ...], like: Array, name: str) -> None:
+        if is_array(self.weight):
+            require_fits(self.weight, (*shape[:-1], shape[-1] // self.size), like, name)
 
     def _groups(self, x: Array) -> Array:
         count, rest = divmod(x.shape[-1], self.size)

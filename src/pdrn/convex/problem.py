@@ -118,8 +118,8 @@ class Problem:
             raise InputError(f"the batch is empty: the start has shape {tuple(start.shape)}")
         require_finite(start, "the start")
         batch = self.batch_shape
-        map_arrays(self.F, lambda array: require_fits(array, (*batch, m), start, "F"))
-        map_arrays(self.G, lambda array: require_fits(array, (*batch, n), start, "G"))
+        self.F.require_fits((*batch, m), start, "F")
+        self.G.require_fits((*batch, n), start, "G")
         weight = positive(self.weight, "weight")
         if is_array(weight) and weight.ndim:
             require_fits(weight, (*batch, 1), start, "weight")

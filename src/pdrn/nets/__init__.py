@@ -7,6 +7,7 @@ Networks run on NumPy arrays, without torch. Only ``unroll``, which returns a to
 from pdrn.nets.maps import ConvolutionalMap, DenseMap
 from pdrn.nets.primal_dual import Architecture, CellArchitecture, PrimalDual
 from pdrn.nets.runtime import Network
+from pdrn.nets.spectral import SpectralPrimalDual
 from pdrn.nets.unrolling import unroll
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "DenseMap",
     "Network",
     "PrimalDual",
+    "SpectralPrimalDual",
     "unroll",
 ]
 

@@ -28,6 +28,7 @@ from pdrn.nets.maps import ConvolutionalMap, DenseMap
 from pdrn.nets.primal_dual import Architecture, CellArchitecture, PrimalDual
 from pdrn.nets.related import LISTA, DeepPrimalDual, LearnedPrimalDual, ResidualNetwork
 from pdrn.nets.runtime import Network, check_shapes
+from pdrn.nets.spectral import SpectralPrimalDual
 from pdrn.nets.unrolling import Unrolling
 from pdrn.storage import atomic_write, content_sha256, open_tensors, verify_checksum
 
@@ -49,6 +50,7 @@ KINDS: dict[str, type[Any]] = {
         LISTA,
         PrimalDual,
         ResidualNetwork,
+        SpectralPrimalDual,
         Unrolling,
     )
 }
@@ -264,7 +266,7 @@ def export(path: str | os.PathLike[str], network: Network, *, overwrite: bool = 
 
     from pdrn.nets.torch import NetworkModule
 
-    frame_length = require_cells(network.architecture).map.frame_length
+    frame_length = require_cells(network.architecture).frame_length
     any_size = torch.export.Dim.DYNAMIC
     sizes = {0: any_size} if frame_length else {0: any_size, 1: any_size}
     _write_onnx(path, NetworkModule.of(network), frame_length or EXAMPLE_LENGTH, sizes, overwrite)

@@ -295,21 +295,17 @@ def check_choices(value: Any) -> None:
             raise InputError(f"{name} must be one of {choices}, got {getattr(value, name)!r}")
 
 
-@dataclass(frozen=True)
 class CellArchitecture(Architecture):
-    """A network that restores signals inside their cells, ``(..., n) -> (..., n)``, with layers over one map.
+    """A network that restores signals inside their cells, ``(..., n) -> (..., n)``.
 
     It computes in the dtype of its weights. The result has the dtype of the cells and lies in them exactly,
     for any weights.
     """
 
-    map: Map
-    depth: int
-
-    def __post_init__(self) -> None:
-        set_size(self, "depth", most=MAX_LAYERS)
-        if not isinstance(self.map, DenseMap | ConvolutionalMap):
-            raise InputError(f"a network needs a DenseMap or a ConvolutionalMap, got {self.map!r}")
+    @property
+    @abstractmethod
+    def frame_length(self) -> int | None:
+        """Length that signals must have; None: any."""
 
     @abstractmethod
     def start(self, generator: np.random.Generator) -> Arrays:
@@ -323,7 +319,7 @@ class CellArchitecture(Architecture):
         if check_values:
             return cells(lo, hi)
         check_bounds(lo, hi)
-        return _unchecked(Box, lo=lo, hi=hi)
+        return unchecked(Box, lo=lo, hi=hi)
 
     def convert(self, inputs: Box, like: Array) -> Box:
         if inputs.lo.dtype == like.dtype:
@@ -337,6 +333,23 @@ class CellArchitecture(Architecture):
         return xp.where(xp.isfinite(x), inputs.project(x), inputs.centre)
 
 
+@dataclass(frozen=True)
+class MapArchitecture(CellArchitecture):
+    """A network on cells with ``depth`` layers over one map."""
+
+    map: Map
+    depth: int
+
+    def __post_init__(self) -> None:
+        set_size(self, "depth", most=MAX_LAYERS)
+        if not isinstance(self.map, DenseMap | ConvolutionalMap):
+            raise InputError(f"a network needs a DenseMap or a ConvolutionalMap, got {self.map!r}")
+
+    @property
+    def frame_length(self) -> int | None:
+        return self.map.frame_length
+
+
 def _convert_bound(bound: Array, like: Array) -> Array:
     """Return bounds in another dtype; finite ones beyond its range become its largest number."""
     xp = namespace(bound)
@@ -344,7 +357,7 @@ def _convert_bound(bound: Array, like: Array) -> Array:
     return convert(xp.where(xp.isinf(bound), bound, xp.clip(bound, -most, most)), like)
 
 
-def _unchecked(kind: type[Value], **fields: Any) -> Value:
+def unchecked(kind: type[Value], **fields: Any) -> Value:
     """Make a frozen dataclass without its checks, which would read every number of the arrays."""
     value = object.__new__(kind)
     for name, part in fields.items():
@@ -353,7 +366,7 @@ def _unchecked(kind: type[Value], **fields: Any) -> Value:
 
 
 @dataclass(frozen=True)
-class PrimalDual(PrimalDualFamily, CellArchitecture):
+class PrimalDual(PrimalDualFamily, MapArchitecture):
     """L primal-dual blocks on the cells, (3.3) and (3.4); x starts at the centres, y at zero, ``s = x[L]``.
 
     The paper's variable is the distance to the centre q. Here x is the signal itself: ``W`` acts on ``x``
@@ -567,7 +580,7 @@ def prior(power: Array, a: Array) -> L1:
     """
     xp = namespace(power)
     weight = 1 / (1 + xp.exp(a) * xp.sqrt(power + POWER_FLOOR))
-    return _unchecked(L1, weight=xp.where(xp.isfinite(weight), weight, 0.0))
+    return unchecked(L1, weight=xp.where(xp.isfinite(weight), weight, 0.0))
 
 
 def _smooth(power: Array) -> AnyArray:

@@ -23,7 +23,7 @@ from pdrn.convex.functionals import clip
 from pdrn.convex.operators import analyse
 from pdrn.errors import InputError
 from pdrn.nets.maps import ConvolutionalMap, Map, set_size
-from pdrn.nets.primal_dual import Arrays, CellArchitecture, PrimalDual, Weights
+from pdrn.nets.primal_dual import Arrays, MapArchitecture, PrimalDual, Weights
 
 TAPS = 3
 """Places that a small convolution sees: one to the left, its own, one to the right."""
@@ -38,7 +38,7 @@ def recurrent_proximal(map: Map, depth: int) -> PrimalDual:
 
 
 @dataclass(frozen=True)
-class LISTA(CellArchitecture):
+class LISTA(MapArchitecture):
     """Learned iterative soft thresholding (Gregor and LeCun 2010): the coefficients a of q, and ``s = D a``.
 
         a <- soft(W q + S a, threshold)   with   S = 1 - E D
@@ -75,7 +75,7 @@ class LISTA(CellArchitecture):
 
 
 @dataclass(frozen=True)
-class ResidualNetwork(CellArchitecture):
+class ResidualNetwork(MapArchitecture):
     """Residual blocks of He et al. (2016), equation (2.2), on features of q, with linear maps in and out.
 
         h <- relu(W2 relu(W1 h + b1) + b2 + h),   s = q + B h,   first h = relu(A q + a)
@@ -115,7 +115,7 @@ class ResidualNetwork(CellArchitecture):
 
 
 @dataclass(frozen=True)
-class LearnedPrimalDual(CellArchitecture):
+class LearnedPrimalDual(MapArchitecture):
     """Learned primal-dual (Adler and Oktem 2018): the operator stays, the proximal maps are learned.
 
         y <- y + dual CNN(y, K x, K q),   x <- x + primal CNN(x, K'y)
@@ -192,7 +192,7 @@ class LearnedPrimalDual(CellArchitecture):
 
 
 @dataclass(frozen=True)
-class DeepPrimalDual(CellArchitecture):
+class DeepPrimalDual(MapArchitecture):
     """A network that estimates and a primal-dual head that corrects (Riegler et al. 2016).
 
     The body, a residual network, makes an estimate u. The head does ``depth`` steps of Chambolle-Pock on

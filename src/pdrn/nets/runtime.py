@@ -27,6 +27,7 @@ from pdrn.nets.primal_dual import (
     run,
     run_by_layer,
 )
+from pdrn.nets.spectral import SpectralPrimalDual
 
 Value = TypeVar("Value")
 
@@ -73,6 +74,14 @@ class Network:
         """Return the network with weights of another dtype."""
         weights = {name: part.astype(dtype) for name, part in self.weights.items()}
         return Network(self.architecture, weights, self.threads)
+
+    def at(self, sample_rate_hz: int) -> Network:
+        """Return the network for another sample rate; only a `SpectralPrimalDual` has one."""
+        if not isinstance(self.architecture, SpectralPrimalDual):
+            raise InputError(
+                f"a {type(self.architecture).__name__} is for one sample rate; choose a spectral network"
+            )
+        return dataclasses.replace(self, architecture=self.architecture.at(sample_rate_hz))
 
     def __call__(self, lo: Any, hi: Any = None) -> NumpyArray:
         """Restore signals from their bounds, or solve a problem, ``(..., n) -> (..., n)``."""

@@ -28,6 +28,7 @@ from pdrn.nets.primal_dual import (
     run_by_layer,
 )
 from pdrn.nets.runtime import Network, check_shapes
+from pdrn.nets.spectral import SpectralPrimalDual
 
 
 class PrimalDualBlock(nn.Module):
@@ -170,14 +171,21 @@ class NetworkModule(nn.Module):
         weights = {name: part.cpu().numpy().copy() for name, part in self.state_dict().items()}
         return Network(self.architecture, weights)
 
-    def forward(self, lo: Tensor | Problem, hi: Tensor | None = None) -> Tensor:
+    def forward(
+        self, lo: Tensor | Problem, hi: Tensor | None = None, sample_rate_hz: int | None = None
+    ) -> Tensor:
         """Restore signals inside their cells, or solve a problem, ``(..., n) -> (..., n)``.
+
+        ``sample_rate_hz`` is for a `SpectralPrimalDual`; default: that of the architecture.
 
         The cells of the paper's quantizer are ``q - step / 2`` and ``q + step / 2``. Their type and shape are
         checked, their values are not: a cell with ``lo > hi`` restores to ``hi``. A problem may hold
         NumPy arrays.
         """
-        restored: Tensor = run(self.architecture, self._weights(), self._inputs(lo, hi), self._skip)
+        architecture = self.architecture
+        if sample_rate_hz is not None and isinstance(architecture, SpectralPrimalDual):
+            architecture = architecture.at(sample_rate_hz)
+        restored: Tensor = run(architecture, self._weights(), self._inputs(lo, hi), self._skip)
         return restored
 
     def by_layer(self, lo: Tensor | Problem, hi: Tensor | None = None) -> list[Tensor]:

@@ -74,7 +74,7 @@ def method_named(name: str, frame_length: int = FRAME_LENGTH, sample_rate_hz: in
             raise InputError(
                 f"{model} is for {rate} Hz and this is {sample_rate_hz} Hz; resample the corpus to {rate} Hz"
             )
-        if require_cells(network.architecture).map.frame_length is not None or provenance.unit != "cell":
+        if require_cells(network.architecture).frame_length is not None or provenance.unit != "cell":
             if shifts not in (None, 1):
                 raise InputError(f"{model} can be run on one grid alone; leave :{shifts} out")
             return network_method(network, provenance.unit)
@@ -118,7 +118,7 @@ def network_method(network: Network, unit: Unit) -> Method:
         lower, upper = ((ends / scale).astype(np.float32) for ends in (cells.lo, cells.hi))
         return cells.project(network(lower, upper).astype(np.float64) * scale)
 
-    frame_length = require_cells(network.architecture).map.frame_length
+    frame_length = require_cells(network.architecture).frame_length
     if frame_length is None:
         return lambda signals: [restore(cells) for cells in signals]
     return _by_frame(frame_length, restore)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +12,7 @@ import numpy as np
 
 from pdrn.errors import InputError
 from pdrn.nets import CellArchitecture
+from pdrn.nets.files import encode
 from pdrn.reproduction.studies import confidence_interval, load_comparisons
 from pdrn.reproduction.tables import (
     KINDS,
@@ -371,13 +371,11 @@ def _other_networks(results: Iterable[Result]) -> str:
 
 def _describe(architecture: CellArchitecture) -> str:
     """Return kind, depth, map, and the fields that are not at their default."""
-    shape = type(architecture.map).__name__.removesuffix("Map").lower()
-    sizes = " x ".join(map(str, dataclasses.astuple(architecture.map)))
-    changed = []
-    for part in dataclasses.fields(architecture):
-        value = getattr(architecture, part.name)
-        if part.name not in ("map", "depth") and value != part.default:
-            changed.append(value if isinstance(value, str) else f"{part.name} {value}")
-    return ", ".join(
-        [f"{type(architecture).__name__} L = {architecture.depth}", f"{shape} {sizes}", *changed]
-    )
+    described = [f"{type(architecture).__name__} L = {architecture.depth}"]
+    for name, value in encode(architecture).items():
+        if name == "map":
+            kind, *sizes = value.values()
+            described.insert(1, f"{kind.removesuffix('Map').lower()} {' x '.join(map(str, sizes))}")
+        elif name not in ("kind", "depth") and value != getattr(type(architecture), name, None):
+            described.append(value if isinstance(value, str) else f"{name} {value}")
+    return ", ".join(described)

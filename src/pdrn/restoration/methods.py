@@ -19,7 +19,7 @@ from pdrn.audio.frames import cut, join
 from pdrn.audio.quantizers import check_positive
 from pdrn.convex import DCT, ChambollePock, Problem, dequantization, solve
 from pdrn.errors import InputError
-from pdrn.nets import Network, PrimalDual
+from pdrn.nets import Network, PrimalDual, SpectralPrimalDual
 from pdrn.nets.maps import ConvolutionalMap
 from pdrn.nets.primal_dual import Architecture
 from pdrn.nets.runtime import RunningNetwork
@@ -407,6 +407,60 @@ class _CausalStream:
         return self._method.keep_silence(restored, cells)
 
 
+class SpectralMethod:
+    """A spectral network, for cells of any width at any sample rate; see `Method`.
+
+    Missing samples, whose cells are unbounded, are beyond it.
+
+    Parameters
+    ----------
+    network : Network
+        A `SpectralPrimalDual`, at the sample rate of the sound.
+    model : str
+        Its name.
+    """
+
+    name = "network"
+
+    def __init__(self, network: Network, *, model: str = "network") -> None:
+        plan = require_spectral(network.architecture)
+        self.network, self.model = network, model
+        self.before, self.after = plan.reach
+        self.hop = plan.grid
+        # It looks far ahead and is late anyway; short blocks would compute most samples twice.
+        self.stream_block = self.hop * max(-(-self.after // self.hop), 1)
+        self.offline_block = self.hop * max(OFFLINE_SAMPLES // self.hop, 1)
+
+    def restore(self, cells: Cells) -> FloatArray:
+        """Restore the middle of a stretch of one channel."""
+        restored: FloatArray = self.network(cells.lo, cells.hi)
+        return restored[self.before : len(restored) - self.after]
+
+    def open_stream(self) -> None:
+        """Return None: it has no state."""
+
+    def by_layer(self, cells: Cells) -> list[FloatArray]:
+        """Return the estimate of each layer for a whole stretch of one channel."""
+        return self.network.by_layer(cells.lo, cells.hi)
+
+
+OFFLINE_SAMPLES = 1 << 18
+"""Length of the blocks of files, about, for a spectral network: long beside its reach, bounded in memory."""
+
+
+def require_spectral(plan: Architecture) -> SpectralPrimalDual:
+    """Refuse a network that is not spectral, or cannot run in reasonable memory and time."""
+    if not isinstance(plan, SpectralPrimalDual):
+        raise InputError("sound of any rate takes a spectral network; choose another")
+    length = sum(plan.reach) + OFFLINE_SAMPLES
+    if length * plan.channels > MOST_NUMBERS << 3 or plan.products((length,)) > MOST_PRODUCTS:
+        raise InputError(
+            f"this network looks at {length} samples at once, with {plan.channels} channels in {plan.blocks} "
+            f"blocks and {plan.depth} layers, which is beyond reason; choose a smaller one"
+        )
+    return plan
+
+
 # --- The mean of both ---
 
 NETWORK_SHARE = 0.7
@@ -418,7 +472,7 @@ class MeanMethod:
 
     name = "both"
 
-    def __init__(self, network: NetworkMethod, solver: ChambollePockMethod) -> None:
+    def __init__(self, network: NetworkMethod | SpectralMethod, solver: ChambollePockMethod) -> None:
         self.network, self.model = network, network.model
         self._parts: tuple[tuple[Method, float], ...] = (
             (network, NETWORK_SHARE),

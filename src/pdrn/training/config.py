@@ -73,6 +73,10 @@ class Data:
     """The bit depth, or a range, from which every segment draws its own, whole or not."""
     quantizer: Literal["mid-rise", "mid-tread", "both"] = "mid-rise"
     """``both`` draws one for every segment; development error is that of mid-rise."""
+    companded: float = 0.0
+    """The share of segments that are coded by G.711 instead, mu-law or A-law."""
+    clipped: float = 0.0
+    """The share of segments that are clipped instead, and else stored in 16 bits."""
     unit: Unit = "full scale"
     """The unit of the network's signals; ``cell`` makes every cell one unit wide."""
     length: int = 1024
@@ -85,12 +89,17 @@ class Data:
     """Augmentation: draw the sign of every segment."""
     rumble: float = 0.0
     """Augmentation: the share of segments that get an offset and a slow wave; see `pdrn.training.data`."""
+    attenuation_db: float = 0.0
+    """Augmentation: attenuate every segment, by up to this much."""
     speeds: tuple[float, ...] = (1.0,)
     """Augmentation: play the training signals at each of these speeds."""
     batches: int = 0
     """Batches per epoch (0: one pass over the corpus)."""
     sample_rate_hz: int = 0
     """Resample the corpus to this rate in Hz (0: keep)."""
+    training_rates_hz: tuple[int, ...] = ()
+    """Train at these sample rates, drawn for every batch, with each file at rates up to its own. Empty: at
+    ``sample_rate_hz``, where development error is measured in any case."""
 
     def __post_init__(self) -> None:
         _require(
@@ -99,7 +108,23 @@ class Data:
             and self.bits == tuple(sorted(self.bits)),
             f"bits must be one bit depth from 1 to 24, or a range of them, got {list(self.bits)}",
         )
-        _require(0 <= self.rumble <= 1, f"rumble must be a share from 0 to 1, got {self.rumble}")
+        for name in ("rumble", "companded", "clipped"):
+            share = getattr(self, name)
+            _require(0 <= share <= 1, f"{name} must be a share from 0 to 1, got {share}")
+        _require(self.companded + self.clipped <= 1, "companded and clipped must be at most 1 together")
+        _require(
+            self.unit == "full scale" or not (self.companded or self.clipped),
+            'cells of several widths have no unit; set data.unit = "full scale"',
+        )
+        _require(0 <= self.attenuation_db <= 120, "attenuation_db must be from 0 to 120")
+        _require(
+            all(1000 <= rate <= 768000 for rate in self.training_rates_hz),
+            f"training_rates_hz must be from 1000 to 768000, got {list(self.training_rates_hz)}",
+        )
+        _require(
+            not self.training_rates_hz or (self.placing == "random" and self.sample_rate_hz > 0),
+            'training_rates_hz need data.placing = "random" and data.sample_rate_hz',
+        )
         _require(
             len(self.speeds) > 0 and all(0.25 <= speed <= 4 for speed in self.speeds),
             f"speeds must be numbers from 0.25 to 4, got {list(self.speeds)}",
@@ -158,6 +183,8 @@ class Optimiser:
     """Steps over which the learning rate rises from 0."""
     clip_norm: float = 0.0
     """The largest norm of the gradient, without that of the regularisation (0: no clipping)."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """``bfloat16``: products and convolutions in 16 bits, by autocast; weights and the rest stay float32."""
     averaging: float = 0.0
     """The decay of the EMA of the weights, which is then the network (0: no EMA)."""
 

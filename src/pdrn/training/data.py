@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import soxr
 from numpy.typing import NDArray
 
+from pdrn.audio.cells import Cells
 from pdrn.audio.corpus import Corpus, segments
 from pdrn.audio.frames import cut
+from pdrn.audio.quantizers import ALaw, Clipping, MidTread, MuLaw
 from pdrn.errors import InputError
 from pdrn.training.config import Config, Data
 
@@ -37,6 +39,8 @@ class Batch:
     hi: Array
     scale: NDArray[np.float64]
     """One unit of each row, in full scale."""
+    sample_rate_hz: int | None = None
+    """Rate of the signals; None: that of the corpus."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +48,8 @@ class TrainingData:
     """The training part of a corpus."""
 
     config: Config
-    signals: list[Array]
-    """The files that have at least one frame, at every speed."""
+    signals: dict[int | None, list[Array]]
+    """The files that have at least one frame, at every speed, by sample rate; None: that of the corpus."""
     frames: Array
     """All whole frames of the signals; empty if segments are drawn at random."""
     left_out: int
@@ -55,17 +59,25 @@ class TrainingData:
     def read(corpus: Corpus, config: Config) -> TrainingData:
         """Read the training split; raise InputError if it has no frame."""
         length, speeds = config.data.length, config.data.speeds
-        signals, left_out = _long_enough(corpus, "train", math.ceil(length * max(speeds)))
-        signals = [change_speed(signal, speed) for speed in speeds for signal in signals]
-        frames = [cut(signal, length) for signal in signals if config.data.placing == "cut"]
+        signals: dict[int | None, list[Array]] = {}
+        left_out = 0
+        for rate in dict.fromkeys(config.data.training_rates_hz) or (None,):
+            at_rate = corpus if rate is None else corpus.resampled(rate)
+            long_enough, short = _long_enough(at_rate, "train", math.ceil(length * max(speeds)))
+            signals[rate] = [change_speed(signal, speed) for speed in speeds for signal in long_enough]
+            left_out = max(left_out, short)
+        everything = [signal for part in signals.values() for signal in part]
+        frames = [cut(signal, length) for signal in everything if config.data.placing == "cut"]
         frames.append(np.empty((0, length), np.float32))
         return TrainingData(config, signals, np.concatenate(frames), left_out)
 
     @property
     def steps_per_epoch(self) -> int:
         """Batches per epoch."""
-        count = len(self.frames) or sum(len(signal) for signal in self.signals) // self.config.data.length
-        return self.config.data.batches or -(-count // self.config.optimiser.batch_size)
+        data = self.config.data
+        samples = sum(len(signal) for part in self.signals.values() for signal in part)
+        count = len(self.frames) or samples // data.length
+        return data.batches or -(-count // self.config.optimiser.batch_size)
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """Yield the batches of an epoch, counted from 0."""
@@ -74,11 +86,12 @@ class TrainingData:
         generator = np.random.default_rng(seeds)
         order = generator.permutation(len(self.frames))
         for step in range(self.steps_per_epoch):
+            rate = int(generator.choice(data.training_rates_hz)) if data.training_rates_hz else None
             if data.placing == "cut":
                 batch = self.frames[order[step * size : (step + 1) * size]]
             else:
-                batch = segments(self.signals, data.length, size, generator)
-            yield quantized(batch, data, generator)
+                batch = segments(self.signals[rate], data.length, size, generator)
+            yield replace(quantized(batch, data, generator), sample_rate_hz=rate)
 
 
 def quantized(signals: Array, data: Data, generator: np.random.Generator) -> Batch:
@@ -86,12 +99,45 @@ def quantized(signals: Array, data: Data, generator: np.random.Generator) -> Bat
     rows = (len(signals), 1)
     if data.rumble:
         signals = add_rumble(signals, data.rumble, generator)
+    if data.attenuation_db:
+        signals = signals * (10 ** (-generator.uniform(0, data.attenuation_db, rows) / 20)).astype(np.float32)
     if data.flips:
         signals = signals * generator.choice(np.array([-1, 1], np.float32), rows)
     bits = generator.uniform(data.bits[0], data.bits[-1], rows) if len(data.bits) > 1 else data.bits[0]
     edges = {"mid-rise": [0.0], "mid-tread": [-0.5], "both": [0.0, -0.5]}[data.quantizer]
     edge = generator.choice(np.array(edges, np.float32), rows) if len(edges) > 1 else np.float32(edges[0])
-    return _cells(signals, np.broadcast_to(bits, rows), edge, data)
+    batch = _cells(signals, np.broadcast_to(bits, rows), edge, data)
+    if data.companded or data.clipped:
+        for row, drawn in enumerate(generator.random(len(signals))):
+            if drawn < data.companded:
+                law = MuLaw() if generator.random() < 0.5 else ALaw()
+                cells = law.cells(law.encode(signals[row]))
+            elif drawn < data.companded + data.clipped:
+                cells = clipped_cells(signals[row], generator.uniform(*CLIPPED_SNR_DB))
+            else:
+                continue
+            batch.lo[row], batch.hi[row] = cells.lo, cells.hi
+    return batch
+
+
+CLIPPED_SNR_DB = (3.0, 20.0)
+"""Range of the signal-to-noise ratios of clipped segments."""
+
+_STORED_BITS = 16
+
+
+def clipped_cells(signal: Array, snr_db: float) -> Cells:
+    """Clip a signal at the level that leaves this signal-to-noise ratio, and store it in 16 bits."""
+    magnitudes = np.sort(np.abs(signal).astype(np.float64))[::-1]
+    # The k loudest samples exceed a level c by (|s| - c)^2: sums over them are cumulative.
+    counts = np.arange(1, len(magnitudes) + 1)
+    errors = np.cumsum(magnitudes**2) - 2 * magnitudes * np.cumsum(magnitudes) + counts * magnitudes**2
+    wanted = (magnitudes**2).sum() * 10 ** (-snr_db / 10)
+    level = magnitudes[min(int(np.searchsorted(errors, wanted)), len(magnitudes) - 1)]
+    stored = MidTread(_STORED_BITS)
+    return Clipping(max(float(level), 2 * stored.step), stored).observe(
+        stored.quantize(np.clip(signal, -level, level))
+    )
 
 
 def _cells(signals: Array, bits: NDArray[np.float64], edge: Any, data: Data) -> Batch:

@@ -130,7 +130,7 @@ def train(
 
 def check(config: Config, corpus: Corpus) -> None:
     """Raise InputError if network, loss, data and budget of a configuration contradict each other."""
-    frame_length = config.architecture.map.frame_length
+    frame_length = config.architecture.frame_length
     if frame_length and (config.data.length, config.data.measured_on) != (frame_length, "frames"):
         raise InputError(
             f"this network takes frames of {frame_length} samples; set data.length = {frame_length} and "
@@ -437,7 +437,9 @@ class Trainer:
             mine, weight = slice(0, 1), 0.0
         # Copies in torch's own memory: products round differently for another alignment.
         signal, lo, hi = (torch.tensor(part[mine]) for part in (batch.signal, batch.lo, batch.hi))
-        estimate = self._forward(lo, hi)
+        low_precision = self.config.optimiser.precision == "bfloat16"
+        with torch.autocast("cpu", torch.bfloat16, enabled=low_precision):
+            estimate = self._forward(lo, hi, batch.sample_rate_hz)
         losses = data_losses(self.config.loss, estimate, signal, lo, hi)
         self._adam.zero_grad()
         # Gradients are averaged over processes: times their number, that is the gradient of the batch.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from pdrn.convex import Box
 from pdrn.training.config import Loss
 
 MIN_NOISE = 1e-3
@@ -27,15 +28,26 @@ def squared_errors(estimates: Tensor, signals: Tensor) -> Tensor:
 
 
 def data_losses(loss: Loss, estimates: Tensor, signals: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
-    """Return the first term of (4.2) for each row; the cells of a row have one width."""
-    steps = hi[:, 0] - lo[:, 0]
+    """Return the first term of (4.2) for each row."""
     losses = squared_errors(estimates, signals)
+    if not loss.relative and not loss.spectral:
+        return losses
+    noise, steps = squared_errors(Box(lo, hi).centre, signals), _steps(lo, hi)
     if loss.relative:
-        noise = squared_errors((lo + hi) / 2, signals)
         losses = losses / torch.maximum(noise, MIN_NOISE * steps.square())
     if loss.spectral:
+        # Clipping is an error beyond the cells' widths: where it dominates, the floor rises with it.
+        steps = torch.maximum(steps, torch.where(torch.isinf(hi - lo).any(-1), (12 * noise).sqrt(), 0.0))
         losses = losses + loss.spectral * spectral_distance(estimates, signals, steps)
     return losses
+
+
+def _steps(lo: Tensor, hi: Tensor) -> Tensor:
+    """Return the root mean square width of each row's bounded cells."""
+    widths = hi - lo
+    bounded = torch.isfinite(widths)
+    squares = torch.where(bounded, widths, 0.0).square().sum(-1)
+    return (squares / bounded.sum(-1).clamp(min=1)).sqrt()
 
 
 def is_regularised(loss: Loss, part: Tensor) -> bool:

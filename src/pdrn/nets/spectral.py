@@ -1,0 +1,395 @@
+"""Primal-dual networks for every sample rate: K is the STFT, and a network chooses the weights of the prior.
+
+A stage is a few steps of Chambolle-Pock for
+
+    min  sum_tf  w_tf |(K x)_tf|    with x in its cells,
+
+where K is a tight short-time Fourier transform and the sum runs over frames t and frequencies f. The
+weights w come from a convolutional network over time and frequency, the *context*, that sees the power of
+every coefficient relative to the quantization error. Windows are set in seconds, filters are the same at all
+frequencies, and powers are relative: one set of weights serves any sample rate and cells of any width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pdrn.convex import Box, GroupL21
+from pdrn.convex.backend import (
+    Array,
+    NumpyArray,
+    convert,
+    is_tensor,
+    namespace,
+    set_field,
+    times,
+    zeros,
+)
+from pdrn.convex.functionals import clip
+from pdrn.convex.operators import GaborFrame, views
+from pdrn.errors import InputError
+from pdrn.nets.maps import require_size, set_size
+from pdrn.nets.primal_dual import (
+    INITIAL_A,
+    MAX_LAYERS,
+    POWER_FLOOR,
+    Arrays,
+    Block,
+    CellArchitecture,
+    State,
+    Weights,
+    unchecked,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+OVERLAP = 4
+"""Frames that hold each sample."""
+
+BINS = 4
+"""Neighbouring frequencies that share one position of the context."""
+
+DILATIONS = (1, 2, 4, 8)
+"""Distances of the taps in time of consecutive blocks, in frames; then again from the first."""
+
+FEATURES = 6
+"""Maps that a context sees, for every frame and frequency; see ``_features``."""
+
+LARGEST_CORRECTION = 8.0
+"""Bound of the correction of a weight, a natural logarithm."""
+
+_GRAIN = 32  # windows are multiples: whole hops, and whole positions of the context
+_MOST_POWER = 1e8
+_LEAST_RADIUS = 1e-10
+
+
+@dataclass(frozen=True)
+class SpectralPrimalDual(CellArchitecture):
+    """Chambolle-Pock on the STFT in stages, whose prior weights come from a network over time and frequency.
+
+        w = g exp(s) / (1 + exp(a - r) m)
+
+    g is the root mean square of the cells' radii in a frame, m the magnitude of a coefficient over g, and r
+    the correction by the context, one map per step. The scale s, and a, are learned numbers. At the start
+    r = 0: reweighted Chambolle-Pock.
+
+    The weights of a network do not depend on the sample rate. ``at`` returns the architecture for another.
+
+    Attributes
+    ----------
+    windows
+        Length of the STFT window of each stage, in seconds.
+    steps
+        Primal-dual blocks of a stage; the prior weights are computed at its start.
+    channels, blocks
+        Width of a context, and its residual blocks.
+    causal
+        Whether contexts see earlier frames only.
+    sample_rate_hz
+        Sample rate of the signals.
+
+    Examples
+    --------
+    >>> from pdrn.nets import Network, SpectralPrimalDual
+    >>> network = Network.started(SpectralPrimalDual(windows=(0.064, 0.032), steps=3, channels=8, blocks=2))
+    >>> lower = np.floor(16 * np.sin(np.arange(2000) / 20)) / 16
+    >>> restored = network.at(44100)(lower, lower + 1 / 16)
+    >>> bool(np.all((lower <= restored) & (restored <= lower + 1 / 16)))
+    True
+    """
+
+    windows: tuple[float, ...]
+    steps: int
+    channels: int
+    blocks: int
+    causal: bool = False
+    sample_rate_hz: int = 16000
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "channels", "sample_rate_hz"):
+            set_size(self, name)
+        set_size(self, "blocks", least=0, most=MAX_LAYERS)
+        set_field(self, "windows", tuple(map(float, self.windows)))
+        require_size("the number of windows", len(self.windows), most=MAX_LAYERS)
+        if not all(1e-3 <= seconds <= 1 for seconds in self.windows):
+            raise InputError(f"windows must be 0.001 to 1 second long, got {list(self.windows)}")
+        require_size("windows times steps", self.depth, most=MAX_LAYERS)
+
+    @property
+    def depth(self) -> int:  # type: ignore[override]  # other architectures store it
+        """Number of primal-dual blocks."""
+        return len(self.windows) * self.steps
+
+    @property
+    def frame_length(self) -> None:
+        """None: signals may have any length."""
+
+    def at(self, sample_rate_hz: int) -> SpectralPrimalDual:
+        """Return the architecture for signals of another sample rate."""
+        return replace(self, sample_rate_hz=sample_rate_hz)
+
+    def window_lengths(self) -> tuple[int, ...]:
+        """Return the window of each stage in samples, multiples of the shortest."""
+        shortest = min(self.windows)
+        length = max(round(shortest * self.sample_rate_hz / _GRAIN), 1) * _GRAIN
+        return tuple(length * max(round(seconds / shortest), 1) for seconds in self.windows)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        stages, C = len(self.windows), self.channels
+        per_stage: dict[str, tuple[int, ...]] = {
+            "enter": (C, 3, 1, 2 * BINS * FEATURES),
+            "enter_bias": (C,),
+            "leave": (self.steps * BINS, C),
+            "leave_bias": (self.steps * BINS,),
+        }
+        per_block: dict[str, tuple[int, ...]] = {
+            "look": (C, 3, 3, C),
+            "look_bias": (C,),
+            "mix": (C, C),
+            "mix_bias": (C,),
+        }
+        shapes = {f"{name}.{stage}": shape for name, shape in per_stage.items() for stage in range(stages)}
+        count = stages * self.blocks
+        shapes |= {f"{name}.{block}": shape for name, shape in per_block.items() for block in range(count)}
+        return shapes | {
+            "a": (stages,),
+            "scale": (self.depth,),
+            "log_sigma": (self.depth,),
+            "theta": (self.depth,),
+        }
+
+    def start(self, generator: np.random.Generator) -> Arrays:
+        """Start at reweighted Chambolle-Pock: contexts draw their first layers, the last are zero."""
+        weights = {name: np.zeros(shape) for name, shape in self.shapes().items()}
+        for name, part in weights.items():
+            if name.partition(".")[0] in ("enter", "look"):
+                part[...] = generator.normal(0.0, math.sqrt(2 / math.prod(part.shape[1:])), part.shape)
+        return weights | {"a": np.full(len(self.windows), INITIAL_A), "theta": np.ones(self.depth)}
+
+    def states(self, weights: Weights, inputs: Box) -> Iterator[State]:
+        length = inputs.lo.shape[-1]
+        box = unchecked(Box, lo=inputs.lo.reshape(-1, length), hi=inputs.hi.reshape(-1, length))
+        x = centre = box.centre
+        for stage, window in enumerate(self.window_lengths()):
+            K = GaborFrame(length, window, window // OVERLAP)
+            g, openness = _frame_radius(box, K)
+            analysed = _pairs(K, x)
+            first = analysed if stage == 0 else _pairs(K, centre)
+            power, first_power = (_relative_power(pairs, g) for pairs in (analysed, first))
+            magnitude = _magnitude(power)
+            seen = _features(power, first_power, openness, self._kilohertz(window))
+            corrections = self._context(stage, weights, seen)
+            state = State.at(x, GroupL21(2), box)
+            for step in range(self.steps):
+                layer = stage * self.steps + step
+                F = _prior(g, magnitude, corrections[step], weights["a"][stage], weights["scale"][layer])
+                state = self._block(layer, weights, K)(State(state.x, state.y, state.x_bar, F, box))
+                yield state
+            x = state.x
+
+    def _block(self, layer: int, weights: Weights, K: GaborFrame) -> Block:
+        """Return a step of Chambolle-Pock: ``W = sigma K``, ``V = -K' / sigma``."""
+        sigma = namespace(weights["log_sigma"]).exp(weights["log_sigma"][layer])
+        return Block(
+            lambda x: times(K._apply(x), sigma),
+            lambda y: times(K._adjoint(y), -1 / sigma),
+            theta=weights["theta"][layer],
+        )
+
+    def _kilohertz(self, window: int) -> NumpyArray:
+        return np.arange(window // 2) * (self.sample_rate_hz / window / 1000)
+
+    def _context(self, stage: int, weights: Weights, seen: Array) -> list[Array]:
+        """Return the corrections r of every step, each of shape (rows, frames, frequencies)."""
+        xp, like = namespace(seen), seen
+        h = _saturate(self._look(seen, weights[f"enter.{stage}"], weights[f"enter_bias.{stage}"], 1))
+        for block in range(self.blocks):
+            index = stage * self.blocks + block
+            kernel, bias = weights[f"look.{index}"], weights[f"look_bias.{index}"]
+            inner = _saturate(self._look(h, kernel, bias, _dilation(block)))
+            h = h + (inner @ weights[f"mix.{index}"].T + weights[f"mix_bias.{index}"])
+        r = convert(h @ weights[f"leave.{stage}"].T + weights[f"leave_bias.{stage}"], like)
+        r = xp.clip(r, -LARGEST_CORRECTION, LARGEST_CORRECTION)
+        rows, frames = r.shape[:2]
+        corrections = []
+        for step in range(self.steps):
+            part = r[..., step * BINS : (step + 1) * BINS].reshape(rows, frames, -1)
+            corrections.append(xp.concatenate([part, part[..., -1:]], -1))  # the Nyquist frequency
+        return corrections
+
+    def _look(self, h: Array, kernel: Array, bias: Array, dilation: int) -> Array:
+        before, after = (2 * dilation, 0) if self.causal else (dilation, dilation)
+        return convolve(h, kernel, bias, dilation, before, after)
+
+    def estimate(self, weights: Weights, inputs: Box, state: State) -> Array:
+        return state.x.reshape(inputs.lo.shape)
+
+    def products(self, shape: tuple[int, ...]) -> int:
+        C, total = self.channels, 0
+        per_position = 3 * 2 * BINS * FEATURES * C + self.blocks * 10 * C * C + self.steps * BINS * C
+        for window in self.window_lengths():
+            frames = -(-shape[-1] * OVERLAP // window) + OVERLAP - 1
+            transforms = 2 * (self.steps + 1) * window * math.ceil(math.log2(window))
+            total += frames * (window // 2 // BINS * per_position + transforms)
+        return math.prod(shape[:-1]) * total
+
+    @property
+    def grid(self) -> int:
+        """Signals may be cut at multiples of this many samples without moving a frame."""
+        return math.lcm(*(window // OVERLAP for window in self.window_lengths()))
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """Numbers of samples before and after a stretch of whole grids that its restoration depends on."""
+        frames = 1 + sum(map(_dilation, range(self.blocks)))
+        before = after = 0
+        for window in self.window_lengths():
+            hop = window // OVERLAP
+            edges = self.steps * (window - hop)
+            before += edges + (2 if self.causal else 1) * frames * hop
+            after += edges + (0 if self.causal else 1) * frames * hop
+        return tuple(-(-samples // self.grid) * self.grid for samples in (before, after))  # type: ignore[return-value]
+
+
+def _dilation(block: int) -> int:
+    return DILATIONS[block % len(DILATIONS)]
+
+
+def _frame_radius(box: Box, K: GaborFrame) -> tuple[Array, Array]:
+    """Return the root mean square radius of the cells in every frame of the STFT, (rows, frames, 1).
+
+    The radius of a half-open cell counts as the distance of its end from zero. The second result tells how
+    much those cells add: the logarithm of the mean square with them over that without, plus 1.
+    """
+    xp, hop = namespace(box.lo), K.hop
+    radius, end = box.radius, xp.abs(box.centre)
+    is_open = xp.isinf(radius)
+    bounded, all_cells = (xp.where(is_open, other, radius) for other in (xp.zeros_like(end), end))
+    edge, (rows, length) = K.window_length - hop, radius.shape
+    span = 2 * edge + -(-length // hop) * hop
+    before, after = zeros((rows, edge), end), zeros((rows, edge + hop), end)
+    weight = convert(K.window**2 / (K.window**2).sum(), end)
+    squares = []
+    for part in (bounded, all_cells):
+        padded = xp.concatenate([before, part, after], -1)[:, :span]
+        squares.append((views(padded * padded, K.window_length, hop) @ weight)[..., None] + _LEAST_RADIUS**2)
+    return xp.sqrt(squares[1]), xp.log1p(squares[1] / squares[0])
+
+
+def _pairs(K: GaborFrame, x: Array) -> Array:
+    """Return the STFT, (rows, frames, frequencies, 2)."""
+    return K._apply(x).reshape(x.shape[0], -1, K.channels // 2, 2)
+
+
+def _relative_power(pairs: Array, g: Array) -> Array:
+    """Return the power of every coefficient over the mean square radius of the cells in its frame."""
+    power = pairs[..., 0] ** 2 + pairs[..., 1] ** 2
+    return namespace(pairs).clip(power / g**2, 0, _MOST_POWER)
+
+
+def _magnitude(power: Array) -> Array:
+    """Return the root of the power, averaged over three neighbouring frequencies."""
+    xp = namespace(power)
+    padded = xp.concatenate([power[..., :1], power, power[..., -1:]], -1)
+    smooth = (padded[..., :-2] + padded[..., 1:-1] + padded[..., 2:]) / 3
+    return xp.sqrt(smooth + POWER_FLOOR)
+
+
+def _prior(g: Array, magnitude: Array, correction: Array, a: Array, scale: Array) -> GroupL21:
+    xp = namespace(magnitude)
+    weight = g * xp.exp(scale) / (1 + xp.exp(a - correction) * magnitude)
+    return unchecked(GroupL21, size=2, weight=weight.reshape(weight.shape[0], -1))
+
+
+def _features(power: Array, first: Array, openness: Array, kilohertz: NumpyArray) -> Array:
+    """Return what a context sees, (rows, frames, positions, 2 BINS FEATURES).
+
+    The logarithm of the power, twice, with a floor at the quantization error and one far below; that of the
+    quantized signal; the openness of the cells in a frame; the frequency, linear and logarithmic. A position
+    sees its own BINS frequencies and half as many on either side.
+    """
+    xp = namespace(power)
+    power, first = power[..., :-1], first[..., :-1]
+    maps = [xp.log1p(power) / 3, xp.log(power + 1e-3) / 3, xp.log1p(first) / 3]
+    frequencies = (kilohertz / 8, np.log2(kilohertz + 0.05) / 3)
+    for part in (openness / 5, *(convert(frequency, power) for frequency in frequencies)):
+        maps.append(xp.broadcast_to(part, power.shape))
+    seen = xp.stack(maps, -1)
+    rows, frames, _, count = seen.shape
+    beside = zeros((rows, frames, BINS // 2, count), seen)
+    padded = xp.concatenate([beside, seen, beside], 2)
+    return views(padded.reshape(rows, frames, -1), 2 * BINS * count, BINS * count)
+
+
+def _saturate(x: Array) -> Array:
+    """Clip activations to [-1, 1]: corrections stay bounded, where max(0, .) lets them grow."""
+    return clip(x, -1.0, 1.0, out=x)
+
+
+ROWS_AT_ONCE = 4096
+"""Positions that a convolution on NumPy gathers at a time: its copies stay in cache."""
+
+
+def convolve(h: Array, kernel: Array, bias: Array, dilation: int, before: int, after: int) -> Array:
+    """Convolve over time and frequency, with zeros beyond the ends.
+
+    Parameters
+    ----------
+    h : array, shape (rows, frames, positions, in)
+    kernel : array, shape (out, taps in time, taps in frequency, in)
+    bias : array, shape (out,)
+    dilation : int
+        Distance of the taps in time, in frames.
+    before, after : int
+        Frames of zeros; together the reach of the kernel in time.
+    """
+    convolution: Any = _convolve_tensor if is_tensor(h) else _convolve_numpy
+    convolved: Array = convolution(h, kernel, bias, dilation, before, after)
+    return convolved
+
+
+def _convolve_numpy(
+    h: NumpyArray, kernel: NumpyArray, bias: NumpyArray, dilation: int, before: int, after: int
+) -> NumpyArray:
+    rows, frames, positions, channels = h.shape
+    out, taps, width, _ = kernel.shape
+    side = width // 2
+    padded = np.zeros((rows, before + frames + after, positions + 2 * side, channels), h.dtype)
+    padded[:, before : before + frames, side : side + positions] = h
+    matrices = [np.ascontiguousarray(kernel[:, tap].reshape(out, -1).T) for tap in range(taps)]
+    result = np.empty((rows, frames, positions, out), h.dtype)
+    at_once = max(ROWS_AT_ONCE // positions, 1)
+    flat = padded.reshape(*padded.shape[:2], -1)
+    for row in range(rows):
+        for start in range(0, frames, at_once):
+            count = min(at_once, frames - start)
+            total = np.tile(bias, (count * positions, 1))
+            for tap, matrix in enumerate(matrices):
+                first = start + tap * dilation
+                seen = views(flat[row, first : first + count], width * channels, channels)
+                total += seen.reshape(-1, width * channels) @ matrix
+            result[row, start : start + count] = total.reshape(count, positions, out)
+    return result
+
+
+def _convolve_tensor(
+    h: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor, dilation: int, before: int, after: int
+) -> torch.Tensor:
+    functional = namespace(h).nn.functional
+    side = kernel.shape[2] // 2
+    if before != after:
+        h = functional.pad(h, (0, 0, 0, 0, before, after))
+    convolved: torch.Tensor = functional.conv2d(
+        h.permute(0, 3, 1, 2),
+        kernel.permute(0, 3, 1, 2),
+        bias,
+        padding=(before if before == after else 0, side),
+        dilation=(dilation, 1),
+    )
+    return convolved.permute(0, 2, 3, 1)
