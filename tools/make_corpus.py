@@ -20,7 +20,10 @@ from numpy.typing import NDArray
 
 RATE = 44100
 SECONDS = 6
-PHRASES = {"train": 300, "dev": 20, "test": 30}
+PHRASES = {"train": 300, "dev": 5, "test": 30}
+
+DEV_SPEAKERS = {"librispeech": 5, "digits": 0}
+"""Few: development error is measured after every epoch, at every bit depth."""
 
 UNHEARD = {"dev": ("Tuba", "Marimba", "NT"), "test": ("Oboe", "KSHarp", "Timpani", "ViolaEns", "Violas")}
 """Instruments, by the names of their files, that only one split has."""
@@ -36,10 +39,16 @@ def split_of(index: int) -> str:
     return {0: "test", 5: "dev"}.get(index % 10, "train")
 
 
-def link_speech(source: Path, target: Path, prefix: str) -> None:
+def link_speech(source: Path, target: Path, corpus: str) -> None:
     """Link the files of one corpus of speech, one speaker each, into the splits."""
+    dev_speakers = DEV_SPEAKERS[corpus]
     for index, file in enumerate(sorted(source.rglob("*.flac"))):
-        folder = target / split_of(index) / prefix
+        split = split_of(index)
+        if split == "dev":
+            dev_speakers -= 1
+            if dev_speakers < 0:
+                continue
+        folder = target / split / corpus
         folder.mkdir(parents=True, exist_ok=True)
         (folder / file.name).symlink_to(file.resolve())
 

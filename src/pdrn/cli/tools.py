@@ -246,10 +246,10 @@ def list_models(json: Json = False) -> None:
         [
             (
                 row.name,
-                f"{row.sample_rate_hz} Hz",
+                f"{row.sample_rate_hz} Hz" if row.sample_rate_hz else "any",
                 f"{row.weights:,}",
                 f"{row.bytes / 1e6:.1f} MB",
-                f"{1000 * row.stream_latency_samples / row.sample_rate_hz:.0f} ms",
+                f"{row.stream_latency_ms:.0f} ms",
             )
             for row in rows
         ],

@@ -12,17 +12,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from pdrn.errors import InputError
-from pdrn.nets import Network
+from pdrn.nets import Network, SpectralPrimalDual
 from pdrn.nets.files import Provenance, describe, load
-from pdrn.restoration.methods import NetworkMethod, check_network
+from pdrn.restoration.methods import NetworkMethod, SpectralMethod, check_network, require_spectral
 
 FOLDER = Path(__file__).parent / "models"
 SUFFIX = ".safetensors"
-
-FINEST_STEP = 2 / 2**9
-"""Finest step in the training of the bundled models, about."""
-
-_ROUNDING = 1 + 1e-3  # of a detected step
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +28,15 @@ class Model:
     network: Network
     provenance: Provenance
 
-    def method(self, sample_rate_hz: int, step: float | None, shifts: int | None = None) -> NetworkMethod:
+    def method(
+        self, sample_rate_hz: int, step: float | None, shifts: int | None = None
+    ) -> NetworkMethod | SpectralMethod:
         """Return the method for this sample rate and cells of this width; None: widths differ."""
         rate = self.provenance.sample_rate_hz
+        if isinstance(self.network.architecture, SpectralPrimalDual):
+            if shifts is not None:
+                raise InputError(f"{self.name} has no grids to shift; leave the shifts out")
+            return SpectralMethod(self.network.at(sample_rate_hz), model=self.name)
         if step is None:
             raise InputError(f"{self.name} is for cells of one width, and these differ; choose method cp")
         if rate not in (None, sample_rate_hz):
@@ -78,6 +79,9 @@ def read_model(model: str | os.PathLike[str]) -> Model:
 @lru_cache(maxsize=4)
 def _read(file: Path, name: str, version: tuple[int, ...]) -> Model:
     network, provenance = load(file)
+    if isinstance(network.architecture, SpectralPrimalDual):
+        require_spectral(network.architecture)
+        return Model(name, network, provenance)
     if provenance.unit != "cell":
         raise InputError(f"{name} measures in {provenance.unit}; train one in units of the cell")
     check_network(network.architecture)
@@ -105,58 +109,48 @@ def verify(name: str) -> None:
         raise InputError(f"{name} is damaged ({error}); install pdrn again") from error
 
 
+ANY_RATE_HZ = 16000
+"""The rate for which facts about a model for any rate are stated."""
+
+
 @dataclass(frozen=True)
 class Facts:
     """The figures of a bundled model."""
 
     name: str
-    sample_rate_hz: int
+    sample_rate_hz: int | None
+    """None: any."""
     weights: int
     bytes: int
-    stream_latency_samples: int
+    stream_latency_ms: float
 
 
 def facts(name: str) -> Facts:
     """Return the figures of a bundled model."""
-    model, rate = read_model(name), sample_rate_of(name)
+    model = read_model(name)
+    rate = model.provenance.sample_rate_hz or ANY_RATE_HZ
     method = model.method(rate, 1.0)
     return Facts(
         name=name,
-        sample_rate_hz=rate,
+        sample_rate_hz=model.provenance.sample_rate_hz,
         weights=sum(part.size for part in model.network.weights.values()),
         bytes=path(name).stat().st_size,
-        stream_latency_samples=method.stream_block + method.after - 1,
+        stream_latency_ms=1000 * (method.stream_block + method.after - 1) / rate,
     )
 
 
-def sample_rate_of(name: str) -> int:
-    """Return the sample rate in Hz that a bundled model is for."""
-    rate = describe(path(name))[1].sample_rate_hz
-    if rate is None:
-        raise InputError(f"{name} does not name its sample rate; bundle it again")
-    return rate
+def sample_rate_of(name: str) -> int | None:
+    """Return the sample rate in Hz that a bundled model is for; None: any."""
+    return describe(path(name))[1].sample_rate_hz
 
 
 # --- Choice ---
 
+DEFAULT = "universal"
+"""The model of method "auto"."""
+
 
 def for_rate(rate_hz: int) -> list[str]:
-    """Return the bundled models for sound of this rate, the largest first."""
-    fitting = [name for name in names() if sample_rate_of(name) == rate_hz]
-    return sorted(fitting, key=lambda name: path(name).stat().st_size, reverse=True)
-
-
-def largest(rate_hz: int) -> Model:
-    """Return the largest bundled model for sound of this rate."""
-    fitting = for_rate(rate_hz)
-    if not fitting:
-        known = ", ".join(f"{name} ({sample_rate_of(name)} Hz)" for name in names()) or "none"
-        raise InputError(f"no model is for {rate_hz} Hz (bundled: {known}); choose method cp")
-    return read_model(fitting[0])
-
-
-def automatic(rate_hz: int, step: float | None) -> Model | None:
-    """Return the model for this rate and step under method "auto", None if none fits."""
-    if step is None or step * _ROUNDING < FINEST_STEP or not for_rate(rate_hz):
-        return None
-    return largest(rate_hz)
+    """Return the bundled models for sound of this rate, the default first, then by size."""
+    fitting = [name for name in names() if sample_rate_of(name) in (None, rate_hz)]
+    return sorted(fitting, key=lambda name: (name != DEFAULT, -path(name).stat().st_size))

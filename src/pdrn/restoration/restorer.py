@@ -143,8 +143,11 @@ class Restorer:
         registry.path(name)  # refuses other names, and files
         return cls(name, **settings)
 
-    def method_for(self, sample_rate_hz: int, step: float | None) -> Method:
-        """Return the method for this sample rate and cells of this width; None: widths differ."""
+    def method_for(self, sample_rate_hz: int, step: float | None, *, gaps: bool = False) -> Method:
+        """Return the method for this sample rate and cells of this width; None: widths differ.
+
+        With `gaps`, samples may be missing, which Chambolle-Pock alone restores.
+        """
         if (
             isinstance(sample_rate_hz, bool)
             or not isinstance(sample_rate_hz, int | np.integer)
@@ -153,19 +156,12 @@ class Restorer:
             raise InputError(f"the sample rate is a whole number of hertz, got {sample_rate_hz!r}")
         rate = int(sample_rate_hz)
         solver = ChambollePockMethod.at(rate, self.iterations)
-        if self.method == "cp":
+        if self.method == "cp" or (gaps and self.method == "auto" and self.model is None):
             return solver
-        if self.model is not None:
-            model = registry.read_model(self.model)
-        elif self.method == "auto":
-            found = registry.automatic(rate, step)
-            if found is None:
-                return solver
-            model = found
-        else:
-            model = registry.largest(rate)
-        network = model.method(rate, step, self.shifts)
-        return network if self.method == "network" else MeanMethod(network, solver)
+        if gaps:
+            raise InputError("networks do not fill gaps; choose method cp")
+        network = registry.read_model(self.model or registry.DEFAULT).method(rate, step, self.shifts)
+        return network if self.method in ("auto", "network") else MeanMethod(network, solver)
 
     def restore(
         self,
@@ -209,7 +205,8 @@ class Restorer:
         rows = cells if len(cells.shape) == 2 else cells[None]
         frames = rows.shape[-1]
         pieces = (rows[:, start : start + BLOCK_LENGTH] for start in range(0, frames, BLOCK_LENGTH))
-        method = self.method_for(sample_rate_hz, step)
+        gaps = bool((np.isneginf(cells.lo) & np.isposinf(cells.hi)).any())
+        method = self.method_for(sample_rate_hz, step, gaps=gaps)
         block_restorer = BlockRestorer(method, method.offline_block, self.mix, self.threads)
         restored = [piece.samples for piece in block_restorer.run(pieces, frames, progress)]
         return np.concatenate([np.empty((len(rows), 0)), *restored], axis=-1).reshape(cells.shape)
@@ -266,7 +263,7 @@ class Restorer:
                 subtype = subtype or output_subtype(header.subtype, format_of(target))
                 quantizer = choose_quantizer(telling, options, header.subtype, gaps=gaps)
                 quantizer = fit_output(quantizer, subtype, gaps=gaps)
-                method = self.method_for(header.sample_rate_hz, quantizer.step)
+                method = self.method_for(header.sample_rate_hz, quantizer.step, gaps=gaps)
                 block_restorer = BlockRestorer(method, method.offline_block, self.mix, self.threads)
                 observer = Observer(quantizer)
                 cells = map(observer.observe, itertools.chain(head, pieces))
@@ -314,7 +311,7 @@ class Restorer:
 
     def stream_for(self, sample_rate_hz: int, quantizer: Quantizer) -> Stream:
         """Open a stream for sound of this rate and this quantizer."""
-        method = self.method_for(sample_rate_hz, quantizer.step)
+        method = self.method_for(sample_rate_hz, quantizer.step, gaps=isinstance(quantizer, Gaps))
         return Stream(method, quantizer, sample_rate_hz, self.mix, self.threads)
 
 

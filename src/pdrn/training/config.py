@@ -152,6 +152,8 @@ class Loss:
 
     relative: bool = False
     """Divide each segment's error by that of the quantized segment, so that loud ones do not dominate."""
+    logarithmic: bool = False
+    """Take the logarithm of relative errors, so that every bit depth counts by its gain in dB."""
     spectral: float = 0.0
     """The weight of the mean distance of log spectra; see `pdrn.training.losses`."""
     regularisation: float = 0.0
@@ -165,6 +167,9 @@ class Loss:
         for name in ("spectral", "regularisation"):
             _require(0 <= getattr(self, name) < math.inf, f"{name} must be a number >= 0")
         _require(self.last_layers >= 0, "last_layers cannot be negative")
+        _require(
+            self.relative or not self.logarithmic, "loss.logarithmic is of relative errors; set loss.relative"
+        )
 
 
 @dataclass(frozen=True)

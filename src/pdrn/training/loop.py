@@ -24,7 +24,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from pdrn.audio.corpus import Corpus
 from pdrn.errors import InputError, StorageError, system_error, system_reason
-from pdrn.nets import Network, PrimalDual
+from pdrn.nets import Network, PrimalDual, SpectralPrimalDual
 from pdrn.nets.files import Provenance, encode, load
 from pdrn.nets.primal_dual import Arrays, chambolle_pock, glorot, identity
 from pdrn.nets.torch import NetworkModule
@@ -368,9 +368,10 @@ class _Training:
             self.best_network = None
 
     def _provenance(self, epoch: int) -> Provenance:
+        any_rate = isinstance(self.config.architecture, SpectralPrimalDual)
         return Provenance(
             unit=self.config.data.unit,
-            sample_rate_hz=self.record.sample_rate_hz,
+            sample_rate_hz=None if any_rate else self.record.sample_rate_hz,
             data=self.record.corpus,
             corpus_sha256=self.record.corpus_sha256,
             seed=self.config.seed,

@@ -15,6 +15,9 @@ from pdrn.training.config import Loss
 MIN_NOISE = 1e-3
 """Smallest divisor of a relative error, in squared steps: silence may be quantized without error."""
 
+LEAST_RATIO = 0.1
+"""Added to a relative error before its logarithm is taken: segments that are nearly exact count no more."""
+
 RESOLUTIONS = (256, 512, 1024)
 """Windows of the spectra in samples; the hop is a quarter of each."""
 
@@ -35,6 +38,8 @@ def data_losses(loss: Loss, estimates: Tensor, signals: Tensor, lo: Tensor, hi: 
     noise, steps = squared_errors(Box(lo, hi).centre, signals), _steps(lo, hi)
     if loss.relative:
         losses = losses / torch.maximum(noise, MIN_NOISE * steps.square())
+    if loss.logarithmic:
+        losses = torch.log(losses + LEAST_RATIO)
     if loss.spectral:
         # Clipping is an error beyond the cells' widths: where it dominates, the floor rises with it.
         steps = torch.maximum(steps, torch.where(torch.isinf(hi - lo).any(-1), (12 * noise).sqrt(), 0.0))
