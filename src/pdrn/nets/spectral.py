@@ -64,7 +64,7 @@ FEATURES = 6
 LARGEST_CORRECTION = 8.0
 """Bound of the correction of a weight, a natural logarithm."""
 
-_GRAIN = 32  # windows are multiples: whole hops, and whole positions of the context
+_GRAIN = 8  # windows are multiples: whole hops, and whole positions of the context
 _MOST_POWER = 1e8
 _LEAST_RADIUS = 1e-10
 
