@@ -10,8 +10,8 @@ from tests.nets.plans import SPECTRAL, disturbed
 
 from pdrn.convex import Box, ChambollePock, GaborFrame, GroupL21, Problem, solve
 from pdrn.errors import InputError
-from pdrn.nets import DenseMap, Network, PrimalDual, SpectralPrimalDual
-from pdrn.nets.spectral import OVERLAP, convolve
+from pdrn.nets import DenseMap, Network, PrimalDual, SpectralPrimalDual, spectral
+from pdrn.nets.spectral import OVERLAP, Convolution
 from pdrn.nets.torch import NetworkModule
 
 PLAN, CAUSAL = SPECTRAL.values()
@@ -119,14 +119,18 @@ def test_it_sees_as_far_as_its_reach(plan, rate):
 
 
 @pytest.mark.parametrize("dilation", [1, 3])
-@pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 0)])
+@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("width", [1, 3])
-def test_a_convolution_is_that_of_torch(dilation, before, after, width):
-    h, kernel = normal(1, 2, 9, 7, 3), normal(2, 4, 3, width, 3)
-    bias, (before, after) = normal(3, 4), (before * dilation, after * dilation)
-    ours = convolve(h, kernel, bias, dilation, before, after)
-    theirs = convolve(*map(torch.tensor, (h, kernel, bias)), dilation, before, after).numpy()
-    np.testing.assert_allclose(ours, theirs, atol=1e-12)
+@pytest.mark.parametrize("at_once", [1, 20, 1000])
+def test_a_convolution_is_that_of_torch(dilation, causal, width, at_once, monkeypatch):
+    monkeypatch.setattr(spectral, "POSITIONS_AT_ONCE", at_once)
+    h, mix, bias = normal(1, 2, 9, 7, 3), normal(4, 3, 3), normal(5, 3)
+    parts = normal(2, 3, 3, width, 3), normal(3, 3)
+    ours = Convolution(*parts, dilation, before=2 * dilation if causal else dilation)
+    theirs = Convolution(*map(torch.tensor, parts), dilation, ours.before)
+    np.testing.assert_allclose(ours(h), theirs(torch.tensor(h)), atol=1e-12)
+    blocks = ours.residual(h, mix, bias), theirs.residual(*map(torch.tensor, (h, mix, bias)))
+    np.testing.assert_allclose(*blocks, atol=1e-12)
 
 
 @pytest.mark.parametrize(

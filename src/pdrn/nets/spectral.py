@@ -12,10 +12,11 @@ frequencies, and powers are relative: one set of weights serves any sample rate 
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -208,12 +209,11 @@ class SpectralPrimalDual(CellArchitecture):
     def _context(self, stage: int, weights: Weights, seen: Array) -> list[Array]:
         """Return the corrections r of every step, each of shape (rows, frames, frequencies)."""
         xp, like = namespace(seen), seen
-        h = _saturate(self._look(seen, weights[f"enter.{stage}"], weights[f"enter_bias.{stage}"], 1))
+        h = self._convolution(stage, "enter", weights, 1)(seen)
         for block in range(self.blocks):
             index = stage * self.blocks + block
-            kernel, bias = weights[f"look.{index}"], weights[f"look_bias.{index}"]
-            inner = _saturate(self._look(h, kernel, bias, _dilation(block)))
-            h = h + (inner @ weights[f"mix.{index}"].T + weights[f"mix_bias.{index}"])
+            look = self._convolution(index, "look", weights, _dilation(block))
+            h = look.residual(h, weights[f"mix.{index}"], weights[f"mix_bias.{index}"])
         r = convert(h @ weights[f"leave.{stage}"].T + weights[f"leave_bias.{stage}"], like)
         r = xp.clip(r, -LARGEST_CORRECTION, LARGEST_CORRECTION)
         rows, frames = r.shape[:2]
@@ -223,9 +223,9 @@ class SpectralPrimalDual(CellArchitecture):
             corrections.append(xp.concatenate([part, part[..., -1:]], -1))  # the Nyquist frequency
         return corrections
 
-    def _look(self, h: Array, kernel: Array, bias: Array, dilation: int) -> Array:
-        before, after = (2 * dilation, 0) if self.causal else (dilation, dilation)
-        return convolve(h, kernel, bias, dilation, before, after)
+    def _convolution(self, index: int, kind: str, weights: Weights, dilation: int) -> Convolution:
+        before = 2 * dilation if self.causal else dilation
+        return Convolution(weights[f"{kind}.{index}"], weights[f"{kind}_bias.{index}"], dilation, before)
 
     def estimate(self, weights: Weights, inputs: Box, state: State) -> Array:
         return state.x.reshape(inputs.lo.shape)
@@ -327,69 +327,78 @@ def _features(power: Array, first: Array, openness: Array, kilohertz: NumpyArray
     return views(padded.reshape(rows, frames, -1), 2 * BINS * count, BINS * count)
 
 
-def _saturate(x: Array) -> Array:
-    """Clip activations to [-1, 1]: corrections stay bounded, where max(0, .) lets them grow."""
-    return clip(x, -1.0, 1.0, out=x)
+POSITIONS_AT_ONCE = 2048
+"""Positions that a convolution on NumPy computes at a time: its intermediate arrays stay in cache."""
 
 
-ROWS_AT_ONCE = 4096
-"""Positions that a convolution on NumPy gathers at a time: its copies stay in cache."""
+@dataclass(frozen=True, eq=False)
+class Convolution:
+    """A convolution over time and frequency with zeros beyond the ends, clipped: ``clip(kernel * h + bias)``.
 
-
-def convolve(h: Array, kernel: Array, bias: Array, dilation: int, before: int, after: int) -> Array:
-    """Convolve over time and frequency, with zeros beyond the ends.
-
-    Parameters
-    ----------
-    h : array, shape (rows, frames, positions, in)
-    kernel : array, shape (out, taps in time, taps in frequency, in)
-    bias : array, shape (out,)
-    dilation : int
-        Distance of the taps in time, in frames.
-    before, after : int
-        Frames of zeros; together the reach of the kernel in time.
+    Activations are clipped to [-1, 1]. So corrections stay bounded, where max(0, .) lets them grow.
     """
-    convolution: Any = _convolve_tensor if is_tensor(h) else _convolve_numpy
-    convolved: Array = convolution(h, kernel, bias, dilation, before, after)
-    return convolved
 
+    kernel: Array
+    """Shape (out, taps in time, taps in frequency, in)."""
+    bias: Array
+    """Shape (out,)."""
+    dilation: int
+    """Distance of the taps in time, in frames."""
+    before: int
+    """Frames that it sees before each frame."""
 
-def _convolve_numpy(
-    h: NumpyArray, kernel: NumpyArray, bias: NumpyArray, dilation: int, before: int, after: int
-) -> NumpyArray:
-    rows, frames, positions, channels = h.shape
-    out, taps, width, _ = kernel.shape
-    side = width // 2
-    padded = np.zeros((rows, before + frames + after, positions + 2 * side, channels), h.dtype)
-    padded[:, before : before + frames, side : side + positions] = h
-    matrices = [np.ascontiguousarray(kernel[:, tap].reshape(out, -1).T) for tap in range(taps)]
-    result = np.empty((rows, frames, positions, out), h.dtype)
-    at_once = max(ROWS_AT_ONCE // positions, 1)
-    flat = padded.reshape(*padded.shape[:2], -1)
-    for row in range(rows):
-        for start in range(0, frames, at_once):
-            count = min(at_once, frames - start)
-            total = np.tile(bias, (count * positions, 1))
+    @property
+    def after(self) -> int:
+        """Frames that it sees after each frame."""
+        return (self.kernel.shape[1] - 1) * self.dilation - self.before
+
+    def __call__(self, h: Array) -> Array:
+        """Convolve maps of shape (rows, frames, positions, channels)."""
+        return self._tensor(h) if is_tensor(h) else self._numpy(h, lambda convolved, _: convolved)
+
+    def residual(self, h: Array, mix: Array, bias: Array) -> Array:
+        """Return ``h + mix clip(kernel * h + bias) + bias``, a residual block."""
+        if is_tensor(h):
+            return h + (self._tensor(h) @ mix.T + bias)
+        matrix = np.ascontiguousarray(mix.T)
+        return self._numpy(h, lambda convolved, seen: convolved @ matrix + bias + seen)
+
+    def _tensor(self, h: torch.Tensor) -> torch.Tensor:
+        functional: Any = namespace(h).nn.functional
+        kernel: Any = self.kernel
+        before, after = self.before, self.after
+        if before != after:
+            h = functional.pad(h, (0, 0, 0, 0, before, after))
+        convolved = functional.conv2d(
+            h.permute(0, 3, 1, 2),
+            kernel.permute(0, 3, 1, 2),
+            self.bias,
+            padding=(before if before == after else 0, kernel.shape[2] // 2),
+            dilation=(self.dilation, 1),
+        )
+        clipped: torch.Tensor = clip(convolved, -1.0, 1.0).permute(0, 2, 3, 1)
+        return clipped
+
+    def _numpy(self, h: NumpyArray, finish: Callable[[NumpyArray, NumpyArray], NumpyArray]) -> NumpyArray:
+        """Convolve a few frames at a time; ``finish`` sees these and their inputs, (positions, channels)."""
+        rows, frames, positions, channels = h.shape
+        out, taps, width, _ = self.kernel.shape
+        matrices = [np.ascontiguousarray(self.kernel[:, tap].reshape(out, -1).T) for tap in range(taps)]
+        result = np.empty((rows, frames, positions, out), h.dtype)
+        most = max(POSITIONS_AT_ONCE // positions, 1)
+        side = width // 2
+        for row, start in itertools.product(range(rows), range(0, frames, most)):
+            count = min(most, frames - start)
+            first, last = start - self.before, start + count + self.after
+            padded = np.zeros((last - first, positions + 2 * side, channels), h.dtype)
+            inside = slice(max(first, 0), min(last, frames))
+            padded[inside.start - first : inside.stop - first, side : side + positions] = h[row, inside]
+            seen = views(padded.reshape(last - first, -1), width * channels, channels)
+            total = np.tile(self.bias, (count * positions, 1))
             for tap, matrix in enumerate(matrices):
-                first = start + tap * dilation
-                seen = views(flat[row, first : first + count], width * channels, channels)
-                total += seen.reshape(-1, width * channels) @ matrix
-            result[row, start : start + count] = total.reshape(count, positions, out)
-    return result
-
-
-def _convolve_tensor(
-    h: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor, dilation: int, before: int, after: int
-) -> torch.Tensor:
-    functional = namespace(h).nn.functional
-    side = kernel.shape[2] // 2
-    if before != after:
-        h = functional.pad(h, (0, 0, 0, 0, before, after))
-    convolved: torch.Tensor = functional.conv2d(
-        h.permute(0, 3, 1, 2),
-        kernel.permute(0, 3, 1, 2),
-        bias,
-        padding=(before if before == after else 0, side),
-        dilation=(dilation, 1),
-    )
-    return convolved.permute(0, 2, 3, 1)
+                part = seen[tap * self.dilation :][:count]
+                total += part.reshape(-1, width * channels) @ matrix
+            clip(total, -1.0, 1.0, out=total)
+            own = h[row, start : start + count].reshape(-1, channels)
+            result[row, start : start + count] = finish(total, own).reshape(count, positions, out)
+        return result
