@@ -16,7 +16,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -369,15 +369,14 @@ class Convolution:
         before, after = self.before, self.after
         if before != after:
             h = functional.pad(h, (0, 0, 0, 0, before, after))
-        convolved = functional.conv2d(
+        convolved: torch.Tensor = functional.conv2d(
             h.permute(0, 3, 1, 2),
             kernel.permute(0, 3, 1, 2),
             self.bias,
             padding=(before if before == after else 0, kernel.shape[2] // 2),
             dilation=(self.dilation, 1),
         )
-        clipped: torch.Tensor = clip(convolved, -1.0, 1.0).permute(0, 2, 3, 1)
-        return clipped
+        return functional.hardtanh(convolved).permute(0, 2, 3, 1)  # type: ignore[no-any-return]
 
     def _numpy(self, h: NumpyArray, finish: Callable[[NumpyArray, NumpyArray], NumpyArray]) -> NumpyArray:
         """Convolve a few frames at a time; ``finish`` sees these and their inputs, (positions, channels)."""
