@@ -260,7 +260,7 @@ def test_files_import_no_sound():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["dense, bias, untied", "convolutional, mix, untied", "LISTA, ConvolutionalMap"],
+    ["dense, bias, untied", "convolutional, mix, untied", "LISTA, ConvolutionalMap", "spectral, context"],
 )
 def test_onnx_runtime_agrees_for_any_batch_and_length(name, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -270,7 +270,7 @@ def test_onnx_runtime_agrees_for_any_batch_and_length(name, tmp_path):
     export(path, network)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     lower, upper = cells_for(plan, 2, np.float32)
-    some = slice(None) if plan.map.frame_length else slice(0, 13)
+    some = slice(None) if plan.frame_length else slice(0, 13)
     for rows, columns in ((slice(0, 3), slice(None)), (slice(0, 1), some)):
         a, b = lower[rows, columns], upper[rows, columns]
         restored = session.run(["restored"], {"lower": a, "upper": b})[0]

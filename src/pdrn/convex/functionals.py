@@ -374,10 +374,9 @@ class GroupL21(_BuiltIn):
             require_fits(self.weight, (*shape[:-1], shape[-1] // self.size), like, name)
 
     def _groups(self, x: Array) -> Array:
-        count, rest = divmod(x.shape[-1], self.size)
-        if rest:
+        if x.shape[-1] % self.size:
             raise InputError(f"{x.shape[-1]} coordinates do not divide into groups of {self.size}")
-        return x.reshape(*x.shape[:-1], count, self.size)
+        return x.reshape(*x.shape[:-1], -1, self.size)
 
 
 @dataclass(frozen=True, eq=False)

@@ -540,7 +540,7 @@ class GaborFrame(_BuiltIn):
     @property
     def _blocks(self) -> int:
         """The length of the signal in hops, rounded up."""
-        return -(-self.size // self.hop)
+        return (self.size + self.hop - 1) // self.hop  # ONNX rounds quotients towards zero
 
     @property
     def _views(self) -> int:

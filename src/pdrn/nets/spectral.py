@@ -215,7 +215,7 @@ class SpectralPrimalDual(CellArchitecture):
             look = self._convolution(index, "look", weights, _dilation(block))
             h = look.residual(h, weights[f"mix.{index}"], weights[f"mix_bias.{index}"])
         r = convert(h @ weights[f"leave.{stage}"].T + weights[f"leave_bias.{stage}"], like)
-        r = xp.clip(r, -LARGEST_CORRECTION, LARGEST_CORRECTION)
+        r = clip(r, -LARGEST_CORRECTION, LARGEST_CORRECTION)
         rows, frames = r.shape[:2]
         corrections = []
         for step in range(self.steps):
@@ -272,7 +272,7 @@ def _frame_radius(box: Box, K: GaborFrame) -> tuple[Array, Array]:
     is_open = xp.isinf(radius)
     bounded, all_cells = (xp.where(is_open, other, radius) for other in (xp.zeros_like(end), end))
     edge, (rows, length) = K.window_length - hop, radius.shape
-    span = 2 * edge + -(-length // hop) * hop
+    span = 2 * edge + (length + hop - 1) // hop * hop
     before, after = zeros((rows, edge), end), zeros((rows, edge + hop), end)
     weight = convert(K.window**2 / (K.window**2).sum(), end)
     squares = []
@@ -290,7 +290,7 @@ def _pairs(K: GaborFrame, x: Array) -> Array:
 def _relative_power(pairs: Array, g: Array) -> Array:
     """Return the power of every coefficient over the mean square radius of the cells in its frame."""
     power = pairs[..., 0] ** 2 + pairs[..., 1] ** 2
-    return namespace(pairs).clip(power / g**2, 0, _MOST_POWER)
+    return clip(power / g**2, 0.0, _MOST_POWER)
 
 
 def _magnitude(power: Array) -> Array:
