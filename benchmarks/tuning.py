@@ -62,7 +62,7 @@ def measure(signal: FloatArray, quantizer: Any) -> tuple[FloatArray, FloatArray,
     after = []
     for pace in PACES:
         paced = ChambollePockMethod(pace=lambda at, p=pace: np.full_like(at, p))
-        blocks = BlockRestorer(paced, paced.offline_block)
+        blocks = BlockRestorer(paced, paced.offline_block(None))
         pieces = blocks.feed(cells[None]).samples[0], blocks.flush().samples[0]
         after.append(by_hop(np.concatenate(pieces)))
     middle = method.frame_length // method.hop // 2  # the frame whose middle the hop is

@@ -12,7 +12,7 @@ from tests.nets.plans import disturbed
 from tools.ship_model import ship
 
 from pdrn.audio.corpus import Corpus, speech
-from pdrn.nets import ConvolutionalMap, PrimalDual
+from pdrn.nets import ConvolutionalMap, PrimalDual, SpectralPrimalDual
 from pdrn.nets.files import Provenance, save
 from pdrn.restoration import registry
 
@@ -62,6 +62,7 @@ TINY = {
         context=2,
         causal=True,
     ),
+    "universal": SpectralPrimalDual(windows=(0.008, 0.004), steps=2, channels=4, blocks=1),
 }
 
 
@@ -71,7 +72,9 @@ def tiny_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     for seed, (name, plan) in enumerate(TINY.items()):
         file = folder / f"{name}.run"
-        save(file, disturbed(plan, seed, 0.02, np.float32), Provenance(unit="cell", sample_rate_hz=16000))
+        any_rate = isinstance(plan, SpectralPrimalDual)
+        provenance = Provenance() if any_rate else Provenance(unit="cell", sample_rate_hz=16000)
+        save(file, disturbed(plan, seed, 0.02, np.float32), provenance)
         ship(file, name, f"# {name}\n", ["a test"], "MIT", 1_000_000, folder)
     return folder
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pdrn.nets import SpectralPrimalDual
 from pdrn.nets.files import load, save
 from pdrn.restoration import registry
 from pdrn.restoration.registry import read_model
@@ -25,7 +26,7 @@ def ship(
 ) -> Path:
     """Write NAME.safetensors and NAME.md into a folder; refuse a model that cannot be bundled."""
     network, provenance = load(checkpoint)
-    if provenance.sample_rate_hz is None:
+    if provenance.sample_rate_hz is None and not isinstance(network.architecture, SpectralPrimalDual):
         raise ValueError(f"{checkpoint} does not say what sample rate it is for; train it again")
     provenance = replace(provenance, data="; ".join(data) or provenance.data, licence=licence)
     if not provenance.data:

@@ -232,7 +232,7 @@ def test_shifts_average_shifted_grids(model, shifts):
 def test_reach_of_network_and_shifts():
     method = NetworkMethod(NETWORK, QUANTIZER.step, shifts=1)
     assert (method.hop, method.before, method.after) == (8, 3 * 16, 3 * 16)
-    assert (method.stream_block, method.offline_block) == (48, 800)
+    assert (method.stream_block, method.offline_block(None)) == (48, 800)
     method = NetworkMethod(NETWORK, QUANTIZER.step)
     assert (method.before, method.after) == (3 * 16 + 8, 3 * 16 + 4)
     with pytest.raises(ValueError, match="shifts"):

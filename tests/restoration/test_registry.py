@@ -2,16 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import pdrn
-from pdrn.audio.quantizers import MidRise
+from pdrn.audio.quantizers import ALaw, MidRise, MidTread, MuLaw
 from pdrn.errors import InputError
 from pdrn.nets.files import describe
 from pdrn.restoration import registry
 from pdrn.restoration.methods import NETWORK_SHARE
-from pdrn.restoration.registry import FINEST_STEP, automatic
 from pdrn.restoration.restorer import Restorer
 
 RATE = 16000
@@ -24,14 +21,15 @@ def used(restorer, rate=RATE, step=1 / 16):
 
 
 def test_lists_and_describes_models(tiny_models):
-    assert registry.names() == ["speech-large", "speech-small"]
+    assert registry.names() == ["speech-large", "speech-small", "universal"]
     assert registry.path("speech-small") == tiny_models / "speech-small.safetensors"
     assert registry.card("speech-small") == "# speech-small\n"
-    large, small = map(registry.facts, registry.names())
-    assert (large.sample_rate_hz, small.stream_latency_samples) == (RATE, 8 + 2 * 8 - 1)
+    large, small, universal = map(registry.facts, registry.names())
+    assert (large.sample_rate_hz, universal.sample_rate_hz) == (RATE, None)
+    assert small.stream_latency_ms == 1000 * (8 + 2 * 8 - 1) / RATE
     assert large.weights > small.weights
-    assert registry.for_rate(RATE) == ["speech-large", "speech-small"]
-    assert registry.for_rate(8000) == []
+    assert registry.for_rate(RATE) == ["universal", "speech-large", "speech-small"]
+    assert registry.for_rate(8000) == ["universal"]
 
 
 def test_verify_refuses_changed_file(tiny_models, tmp_path, monkeypatch):
@@ -43,7 +41,8 @@ def test_verify_refuses_changed_file(tiny_models, tmp_path, monkeypatch):
     content[-1] ^= 1
     registry.path("speech-large").write_bytes(content)
     registry.path("speech-small").write_bytes(b"")
-    for name in registry.names():
+    registry.verify("universal")
+    for name in ("speech-large", "speech-small"):
         with pytest.raises(InputError, match="install pdrn again"):
             registry.verify(name)
 
@@ -66,36 +65,27 @@ def test_refuses_unknown_names(tiny_models, tmp_path, monkeypatch):
         Restorer.from_pretrained("speech-large")
 
 
-def test_auto_uses_largest_fitting_model(tiny_models):
-    assert used(Restorer()) == "speech-large"
-    assert used(Restorer(method="network")) == "speech-large"
-    assert used(Restorer(method="cp")) is None
-    assert used(Restorer(iterations=3)) == "speech-large"
-    assert used(Restorer(), rate=8000) is None
-    assert used(Restorer(), step=None) is None
-    assert used(Restorer(), step=FINEST_STEP) == "speech-large"
-    assert used(Restorer(), step=FINEST_STEP / 2) is None
-    assert used(Restorer(method="network"), step=FINEST_STEP / 2) == "speech-large"
-
-
-@given(step=st.floats(2.0**-16, 1.0), rate=st.sampled_from([8000, RATE, 44100]))
-@settings(suppress_health_check=["function_scoped_fixture"])
-def test_auto_uses_model_for_its_rate_and_coarse_steps(tiny_models, step, rate):
-    wanted = rate == RATE and step * (1 + 1e-3) >= FINEST_STEP
-    assert (automatic(rate, step) is not None) == wanted
+@pytest.mark.parametrize("rate", [8000, 11025, 44100])
+@pytest.mark.parametrize("step", [None, 2.0**-15, 1 / 16])
+def test_auto_is_the_universal_model_for_any_rate_and_cells(tiny_models, rate, step):
+    assert used(Restorer(), rate, step) == "universal"
+    assert used(Restorer(method="network"), rate, step) == "universal"
+    assert used(Restorer(method="cp"), rate, step) is None
 
 
 def test_auto_without_models_is_chambolle_pock(no_models):
     assert used(Restorer()) is None
-    with pytest.raises(ValueError, match="16000"):
+    with pytest.raises(ValueError, match="universal"):
         used(Restorer(method="network"))
 
 
 def test_refuses_network_that_does_not_fit(tiny_models):
     with pytest.raises(ValueError, match="8000"):
-        used(Restorer(method="network"), rate=8000)
+        used(Restorer("speech-large"), rate=8000)
     with pytest.raises(ValueError, match="speech-large"):
-        Restorer(method="network").stream(RATE, law="alaw")
+        Restorer("speech-large").stream(RATE, law="alaw")
+    with pytest.raises(ValueError, match="shift"):
+        used(Restorer("universal", shifts=2))
 
 
 @pytest.mark.parametrize(
@@ -116,11 +106,11 @@ def test_refuses_contradictory_settings(tiny_models, settings, reason):
 def test_restore_takes_a_method(tiny_models):
     names = ("auto", "both", "network", "cp")
     auto, both, network, solver = (pdrn.restore(QUANTIZED, RATE, bits=5, method=name) for name in names)
-    np.testing.assert_array_equal(auto, both)
+    np.testing.assert_array_equal(auto, network)
     assert min(np.abs(both - network).max(), np.abs(both - solver).max()) > 1e-3
 
 
-@pytest.mark.parametrize("name", ["speech-large", "speech-small"])
+@pytest.mark.parametrize("name", ["speech-large", "speech-small", "universal"])
 def test_stream_equals_array_for_every_method(tiny_models, name):
     for restorer in (Restorer(), Restorer.from_pretrained(name), Restorer(name, method="network")):
         stream = restorer.stream(RATE, bits=5)
@@ -134,6 +124,18 @@ def test_gaps_use_chambolle_pock(tiny_models):
     samples = QUANTIZED.copy()
     samples[50:60] = np.nan
     assert np.isfinite(pdrn.restore(samples, RATE, bits=5)).all()
+    assert Restorer().stream(RATE, bits=5, gaps=True).model is None
+    with pytest.raises(InputError, match="gaps"):
+        Restorer("universal").restore(samples, RATE, bits=5)
+
+
+@pytest.mark.parametrize("known", [{"law": "mulaw"}, {"law": "alaw"}, {"bits": 8, "clip_at": 0.5}])
+def test_cells_of_several_widths_are_restored_by_the_network(tiny_models, known):
+    law = {"mulaw": MuLaw(), "alaw": ALaw()}.get(known.get("law"), MidTread(8))
+    samples = law.quantize(np.clip(SIGNAL, -0.5, 0.5))
+    restored = Restorer().restore(samples, 44100, **known)
+    np.testing.assert_array_equal(law.quantize(np.clip(restored, -0.5, 0.5)), samples)
+    assert (restored > 0.55).any() == ("clip_at" in known)
 
 
 SHIPPED = registry.names()
@@ -146,8 +148,9 @@ def test_bundled_model_is_complete(name):
     registry.verify(name)
     assert registry.card(name).startswith("# ")
     provenance = describe(registry.path(name))[1]
-    assert provenance.unit == "cell"
-    assert provenance.sample_rate_hz
+    assert (provenance.unit, provenance.sample_rate_hz) == (
+        ("full scale", None) if name == "universal" else ("cell", 8000 if "8k" in name else 16000)
+    )
     assert provenance.data
     assert provenance.licence
     assert provenance.training
@@ -157,14 +160,13 @@ def test_bundled_model_is_complete(name):
         assert registry.read_model(name).method(rate, 1 / 16).after <= 0.032 * rate
 
 
-def test_auto_is_mean_of_network_and_chambolle_pock(tiny_models):
-    network, solver = (Restorer(method=name).restore(QUANTIZED, RATE, bits=5) for name in ("network", "cp"))
-    mean = NETWORK_SHARE * network + (1 - NETWORK_SHARE) * solver
-    named = Restorer.from_pretrained("speech-large")
-    np.testing.assert_array_equal(
-        named.restore(QUANTIZED, RATE, bits=5), Restorer().restore(QUANTIZED, RATE, bits=5)
+def test_another_network_is_taken_in_the_mean(tiny_models):
+    network, solver = (
+        Restorer("speech-large" if name == "network" else None, method=name).restore(QUANTIZED, RATE, bits=5)
+        for name in ("network", "cp")
     )
-    for restorer in (Restorer(), Restorer(method="both"), named, Restorer("speech-large", method="both")):
+    mean = NETWORK_SHARE * network + (1 - NETWORK_SHARE) * solver
+    for restorer in (Restorer.from_pretrained("speech-large"), Restorer("speech-large", method="both")):
         assert restorer.method_for(RATE, 1 / 16).name == "both"
         assert np.allclose(restorer.restore(QUANTIZED, RATE, bits=5), mean, atol=1e-6)
 
@@ -173,9 +175,8 @@ def test_iterations_apply_to_chambolle_pock_in_mean(tiny_models):
     network = Restorer(method="network").restore(QUANTIZED, RATE, bits=5)
     solver = Restorer(method="cp", iterations=3).restore(QUANTIZED, RATE, bits=5)
     mean = NETWORK_SHARE * network + (1 - NETWORK_SHARE) * solver
-    for method in ("auto", "both"):
-        restored = Restorer(method=method, iterations=3).restore(QUANTIZED, RATE, bits=5)
-        np.testing.assert_allclose(restored, mean, atol=1e-6)
+    restored = Restorer(method="both", iterations=3).restore(QUANTIZED, RATE, bits=5)
+    np.testing.assert_allclose(restored, mean, atol=1e-6)
 
 
 @pytest.mark.parametrize("chunk", [1, 97, 3000])

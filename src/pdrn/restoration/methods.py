@@ -59,9 +59,11 @@ class Method(Protocol):
         """Length of the blocks of a stream: short, for low latency."""
         ...
 
-    @property
-    def offline_block(self) -> int:
-        """Length of the blocks of a file or array: long, so that little is computed twice."""
+    def offline_block(self, frames: int | None) -> int:
+        """Return the length of the blocks of a file or array of this many frames; None: unknown.
+
+        They are long, so that little is computed twice.
+        """
         ...
 
     def restore(self, cells: Cells) -> FloatArray:
@@ -198,9 +200,8 @@ class ChambollePockMethod:
         """Two frames."""
         return STREAM_FRAMES * self.frame_length
 
-    @property
-    def offline_block(self) -> int:
-        """A second, at frames of 32 ms."""
+    def offline_block(self, frames: int | None) -> int:
+        """Return a second, at frames of 32 ms."""
         return OFFLINE_FRAMES * self.frame_length
 
     @cached_property
@@ -353,7 +354,10 @@ class NetworkMethod:
         self._has_state = plan.causal and len(self._displacements) == 1
         # One that looks far ahead is late anyway, and short blocks would compute most samples twice.
         self.stream_block = self.hop if plan.causal else self.hop * max(-(-self.after // self.hop), 1)
-        self.offline_block = OFFLINE_HOPS * self.hop
+
+    def offline_block(self, frames: int | None) -> int:
+        """Return a hundred hops."""
+        return OFFLINE_HOPS * self.hop
 
     def restore(self, cells: Cells) -> FloatArray:
         """Restore the middle of a stretch of one channel."""
@@ -429,7 +433,12 @@ class SpectralMethod:
         self.hop = plan.grid
         # It looks far ahead and is late anyway; short blocks would compute most samples twice.
         self.stream_block = self.hop * max(-(-self.after // self.hop), 1)
-        self.offline_block = self.hop * max(OFFLINE_SAMPLES // self.hop, 1)
+
+    def offline_block(self, frames: int | None) -> int:
+        """Divide the sound evenly into blocks of at most `OFFLINE_SAMPLES`: the last one is padded."""
+        frames = max(frames or OFFLINE_SAMPLES, 1)
+        count = -(-frames // OFFLINE_SAMPLES)
+        return -(-frames // (count * self.hop)) * self.hop
 
     def restore(self, cells: Cells) -> FloatArray:
         """Restore the middle of a stretch of one channel."""
@@ -445,7 +454,7 @@ class SpectralMethod:
 
 
 OFFLINE_SAMPLES = 1 << 18
-"""Length of the blocks of files, about, for a spectral network: long beside its reach, bounded in memory."""
+"""Longest block of a file for a spectral network, about: long beside its reach, bounded in memory."""
 
 
 def require_spectral(plan: Architecture) -> SpectralPrimalDual:
@@ -473,21 +482,22 @@ class MeanMethod:
     name = "both"
 
     def __init__(self, network: NetworkMethod | SpectralMethod, solver: ChambollePockMethod) -> None:
-        self.network, self.model = network, network.model
+        self.network, self.solver, self.model = network, solver, network.model
         self._parts: tuple[tuple[Method, float], ...] = (
             (network, NETWORK_SHARE),
             (solver, 1 - NETWORK_SHARE),
         )
         self.before = max(network.before, solver.before)
         self.after = max(network.after, solver.after)
-        grid = math.lcm(network.hop, solver.hop)
-        self.stream_block, self.offline_block = (
-            -(-max(lengths) // grid) * grid
-            for lengths in (
-                (network.stream_block, solver.stream_block),
-                (network.offline_block, solver.offline_block),
-            )
-        )
+        self.stream_block = self._whole(max(network.stream_block, solver.stream_block))
+
+    def offline_block(self, frames: int | None) -> int:
+        """Return the longer block of the two, on a grid that suits both."""
+        return self._whole(max(part.offline_block(frames) for part, _ in self._parts))
+
+    def _whole(self, length: int) -> int:
+        grid = math.lcm(self.network.hop, self.solver.hop)
+        return -(-length // grid) * grid
 
     def restore(self, cells: Cells) -> FloatArray:
         """Restore the middle of a stretch of one channel."""

@@ -23,7 +23,13 @@ from pdrn.audio.files import Sound, Source, blocks, format_of, open_audio, write
 from pdrn.audio.quantizers import PCM_BITS, Bounded, Clipping, Gaps, Observer, Quantizer
 from pdrn.errors import AudioError, InputError
 from pdrn.restoration import registry
-from pdrn.restoration.methods import ITERATIONS, ChambollePockMethod, MeanMethod, Method
+from pdrn.restoration.methods import (
+    ITERATIONS,
+    ChambollePockMethod,
+    MeanMethod,
+    Method,
+    SpectralMethod,
+)
 from pdrn.restoration.streaming import BlockRestorer, Progress, Stream, as_channels
 from pdrn.storage import Target, refuse_same
 
@@ -75,8 +81,7 @@ class Restorer:
     Parameters
     ----------
     model : str or path, optional
-        The name of a bundled model, or a file written by `pdrn train`. Default: the largest bundled model
-        for the sample rate.
+        The name of a bundled model, or a file written by `pdrn train`. Default: `universal`.
     iterations : int, optional
         Iterations of Chambolle-Pock; default: the tuned number.
     mix : float
@@ -84,8 +89,8 @@ class Restorer:
     threads : int
         Number of blocks computed in parallel.
     method : str
-        "network": the model alone. "cp": Chambolle-Pock alone, for any rate and any cells. "both": their
-        mean. "auto": both, if a model is named or a bundled one fits rate and step; else Chambolle-Pock.
+        "network": the model alone. "cp": Chambolle-Pock alone. "both": their mean. "auto": a spectral
+        network such as `universal` alone, another network in the mean, Chambolle-Pock for missing samples.
     shifts : int, optional
         Number of shifted grids on which a network runs and whose results are averaged; see `NetworkMethod`.
 
@@ -137,8 +142,7 @@ class Restorer:
     def from_pretrained(cls, name: str, **settings: Any) -> Restorer:
         """Return a restorer with a bundled model; `settings` are the other parameters.
 
-        By default it takes the mean of the network and Chambolle-Pock, as `Restorer()` does; pass
-        `method="network"` for the network alone. `pdrn.restoration.registry.names` lists the models.
+        `pdrn.restoration.registry.names` lists the models.
         """
         registry.path(name)  # refuses other names, and files
         return cls(name, **settings)
@@ -156,12 +160,14 @@ class Restorer:
             raise InputError(f"the sample rate is a whole number of hertz, got {sample_rate_hz!r}")
         rate = int(sample_rate_hz)
         solver = ChambollePockMethod.at(rate, self.iterations)
-        if self.method == "cp" or (gaps and self.method == "auto" and self.model is None):
+        chosen_freely = self.method == "auto" and self.model is None
+        if self.method == "cp" or (chosen_freely and (gaps or registry.DEFAULT not in registry.names())):
             return solver
         if gaps:
             raise InputError("networks do not fill gaps; choose method cp")
         network = registry.read_model(self.model or registry.DEFAULT).method(rate, step, self.shifts)
-        return network if self.method in ("auto", "network") else MeanMethod(network, solver)
+        alone = isinstance(network, SpectralMethod) if self.method == "auto" else self.method == "network"
+        return network if alone else MeanMethod(network, solver)
 
     def restore(
         self,
@@ -200,14 +206,14 @@ class Restorer:
     ) -> FloatArray:
         """Return samples restored from any cells, shape (frames,) or (channels, frames).
 
-        `step` is the width of all cells but open-ended ones; without it, no network is used.
+        `step` is the width of all cells but open-ended ones, if they have one: some networks need it.
         """
         rows = cells if len(cells.shape) == 2 else cells[None]
         frames = rows.shape[-1]
         pieces = (rows[:, start : start + BLOCK_LENGTH] for start in range(0, frames, BLOCK_LENGTH))
         gaps = bool((np.isneginf(cells.lo) & np.isposinf(cells.hi)).any())
         method = self.method_for(sample_rate_hz, step, gaps=gaps)
-        block_restorer = BlockRestorer(method, method.offline_block, self.mix, self.threads)
+        block_restorer = BlockRestorer(method, method.offline_block(frames), self.mix, self.threads)
         restored = [piece.samples for piece in block_restorer.run(pieces, frames, progress)]
         return np.concatenate([np.empty((len(rows), 0)), *restored], axis=-1).reshape(cells.shape)
 
@@ -264,7 +270,8 @@ class Restorer:
                 quantizer = choose_quantizer(telling, options, header.subtype, gaps=gaps)
                 quantizer = fit_output(quantizer, subtype, gaps=gaps)
                 method = self.method_for(header.sample_rate_hz, quantizer.step, gaps=gaps)
-                block_restorer = BlockRestorer(method, method.offline_block, self.mix, self.threads)
+                block = method.offline_block(header.frames)
+                block_restorer = BlockRestorer(method, block, self.mix, self.threads)
                 observer = Observer(quantizer)
                 cells = map(observer.observe, itertools.chain(head, pieces))
                 with writer(

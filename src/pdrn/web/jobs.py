@@ -29,7 +29,14 @@ from pdrn.audio.files import open_audio, write
 from pdrn.audio.metrics import is_finite, or_none
 from pdrn.audio.quantizers import Observer, Quantizer
 from pdrn.errors import AudioError, InputError, UndetectedError
-from pdrn.restoration.methods import ITERATIONS, MeanMethod, Method, NetworkMethod, describe_method
+from pdrn.restoration.methods import (
+    ITERATIONS,
+    MeanMethod,
+    Method,
+    NetworkMethod,
+    SpectralMethod,
+    describe_method,
+)
 from pdrn.restoration.restorer import Restorer
 from pdrn.web.schemas import ExploreRequest, LayersRequest, Limits, Refusal, RestoreRequest
 from pdrn.web.worker_pool import Job, Messages, Report, Result, WorkerPool, no_space
@@ -106,7 +113,7 @@ def show_layers(folder: Path, report: Report, *, request: LayersRequest, restore
     rate, step = request.sample_rate_hz, request.step
     method = restorer.method_for(rate, step)
     network = method.network if isinstance(method, MeanMethod) else method
-    if isinstance(network, NetworkMethod):
+    if isinstance(network, NetworkMethod | SpectralMethod):
         estimates = network.by_layer(cells)
         numbers = list(range(1, len(estimates) + 1))
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -61,6 +61,9 @@ def validation_message(problem: object) -> str:
 
 
 AUTOMATIC: MethodName = "auto"
+LIVE_MODELS = {16000: "speech-small", 8000: "speech-small-8k"}
+"""Bundled models of low latency, by sample rate."""
+
 MAX_ITERATIONS = 500
 
 
@@ -166,6 +169,16 @@ class LiveRequest(ExploreRequest):
     """The first message of a live session; the quantizer is required."""
 
     sample_rate_hz: int = Field(ge=3000, le=192000)
+
+    def restorer(self, choices: Choices) -> Restorer:
+        """Return the restorer of this request; automatic is the method with the lowest latency."""
+        restorer = super().restorer(choices)
+        if restorer.method != AUTOMATIC:
+            return restorer
+        fast = LIVE_MODELS.get(self.sample_rate_hz)
+        if fast not in registry.names() or self.quantize_law is not None:
+            return replace(restorer, method="cp")
+        return replace(restorer, model=fast, method="both" if self.iterations else "network")
 
     def known_quantizer(self) -> tuple[Coder, Quantizer]:
         """Return the quantizer to apply, and the one that its output is known to have."""
