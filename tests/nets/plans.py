@@ -40,7 +40,7 @@ RELATED = {
 }
 SPECTRAL = {
     f"spectral, {'past' if causal else 'context'}": SpectralPrimalDual(
-        windows=(0.008, 0.004), steps=2, channels=4, blocks=2, causal=causal, sample_rate_hz=8000
+        windows=(0.008, 0.004), steps=2, channels=4, blocks=2, hidden=3, causal=causal, sample_rate_hz=8000
     )
     for causal in (False, True)
 }

@@ -59,6 +59,9 @@ BINS = 4
 DILATIONS = (1, 2, 4, 8)
 """Distances of the taps in time of consecutive blocks, in frames; then again from the first."""
 
+GLOBAL_HZ, GLOBAL_SIZE = 8000, 512
+"""Highest frequency, and about the number of inputs, of the global part of a context."""
+
 FEATURES = 6
 """Maps that a context sees, for every frame and frequency; see ``_features``."""
 
@@ -89,7 +92,10 @@ class SpectralPrimalDual(CellArchitecture):
     steps
         Primal-dual blocks of a stage; the prior weights are computed at its start.
     channels, blocks
-        Width of a context, and its residual blocks.
+        Width of the local part of a context, and its residual blocks.
+    hidden
+        Hidden units of the global part of a context, which sees all frequencies up to 8 kHz of three frames
+        at once: pitch and timbre. 0: there is none.
     causal
         Whether contexts see earlier frames only.
     sample_rate_hz
@@ -109,6 +115,7 @@ class SpectralPrimalDual(CellArchitecture):
     steps: int
     channels: int
     blocks: int
+    hidden: int = 0
     causal: bool = False
     sample_rate_hz: int = 16000
 
@@ -116,6 +123,7 @@ class SpectralPrimalDual(CellArchitecture):
         for name in ("steps", "channels", "sample_rate_hz"):
             set_size(self, name)
         set_size(self, "blocks", least=0, most=MAX_LAYERS)
+        set_size(self, "hidden", least=0)
         set_field(self, "windows", tuple(map(float, self.windows)))
         require_size("the number of windows", len(self.windows), most=MAX_LAYERS)
         if not all(1e-3 <= seconds <= 1 for seconds in self.windows):
@@ -142,7 +150,7 @@ class SpectralPrimalDual(CellArchitecture):
         return tuple(length * max(round(seconds / shortest), 1) for seconds in self.windows)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        stages, C = len(self.windows), self.channels
+        stages, C, H = len(self.windows), self.channels, self.hidden
         per_stage: dict[str, tuple[int, ...]] = {
             "enter": (C, 3, 1, 2 * BINS * FEATURES),
             "enter_bias": (C,),
@@ -156,6 +164,19 @@ class SpectralPrimalDual(CellArchitecture):
             "mix_bias": (C,),
         }
         shapes = {f"{name}.{stage}": shape for name, shape in per_stage.items() for stage in range(stages)}
+        for stage in range(stages if H else 0):
+            positions, depth = self._global_shape(stage)
+            per_global = {
+                "squeeze": (depth, C),
+                "squeeze_bias": (depth,),
+                "gather": (H, 3, 1, positions * depth),
+                "gather_bias": (H,),
+                "spread": (positions * depth, H),
+                "spread_bias": (positions * depth,),
+                "expand": (C, depth),
+                "expand_bias": (C,),
+            }
+            shapes |= {f"{name}.{stage}": shape for name, shape in per_global.items()}
         count = stages * self.blocks
         shapes |= {f"{name}.{block}": shape for name, shape in per_block.items() for block in range(count)}
         return shapes | {
@@ -169,8 +190,9 @@ class SpectralPrimalDual(CellArchitecture):
         """Start at reweighted Chambolle-Pock: contexts draw their first layers, the last are zero."""
         weights = {name: np.zeros(shape) for name, shape in self.shapes().items()}
         for name, part in weights.items():
-            if name.partition(".")[0] in ("enter", "look"):
-                part[...] = generator.normal(0.0, math.sqrt(2 / math.prod(part.shape[1:])), part.shape)
+            if name.partition(".")[0] in ("enter", "look", "squeeze", "gather", "spread"):
+                limit = 1 / math.sqrt(math.prod(part.shape[1:]))
+                part[...] = generator.uniform(-limit, limit, part.shape)
         return weights | {"a": np.full(len(self.windows), INITIAL_A), "theta": np.ones(self.depth)}
 
     def states(self, weights: Weights, inputs: Box) -> Iterator[State]:
@@ -210,6 +232,8 @@ class SpectralPrimalDual(CellArchitecture):
         """Return the corrections r of every step, each of shape (rows, frames, frequencies)."""
         xp, like = namespace(seen), seen
         h = self._convolution(stage, "enter", weights, 1)(seen)
+        if self.hidden:
+            h = self._global_context(stage, weights, h)
         for block in range(self.blocks):
             index = stage * self.blocks + block
             look = self._convolution(index, "look", weights, _dilation(block))
@@ -223,6 +247,27 @@ class SpectralPrimalDual(CellArchitecture):
             corrections.append(xp.concatenate([part, part[..., -1:]], -1))  # the Nyquist frequency
         return corrections
 
+    def _global_shape(self, stage: int) -> tuple[int, int]:
+        """Return the number of positions up to 8 kHz, and the maps of each that the global part sees."""
+        positions = max(round(GLOBAL_HZ * self.windows[stage] / BINS), 1)
+        return positions, max(GLOBAL_SIZE // positions, 1)
+
+    def _global_context(self, stage: int, weights: Weights, h: Array) -> Array:
+        """Add to every position up to 8 kHz what all of them tell together."""
+        xp, (rows, frames, positions, _) = namespace(h), h.shape
+        most, depth = self._global_shape(stage)
+        low = h[:, :, :most]
+        squeezed = low @ weights[f"squeeze.{stage}"].T + weights[f"squeeze_bias.{stage}"]
+        if positions < most:
+            missing = zeros((rows, frames, most - positions, depth), squeezed)
+            squeezed = xp.concatenate([squeezed, missing], 2)
+        gather = self._convolution(stage, "gather", weights, 1)
+        gathered = gather(squeezed.reshape(rows, frames, 1, most * depth))
+        spread = clip(gathered @ weights[f"spread.{stage}"].T + weights[f"spread_bias.{stage}"], -1.0, 1.0)
+        spread = spread.reshape(rows, frames, most, depth)[:, :, :positions]
+        told = spread @ weights[f"expand.{stage}"].T + weights[f"expand_bias.{stage}"]
+        return xp.concatenate([low + told, h[:, :, most:]], 2)
+
     def _convolution(self, index: int, kind: str, weights: Weights, dilation: int) -> Convolution:
         before = 2 * dilation if self.causal else dilation
         return Convolution(weights[f"{kind}.{index}"], weights[f"{kind}_bias.{index}"], dilation, before)
@@ -233,10 +278,11 @@ class SpectralPrimalDual(CellArchitecture):
     def products(self, shape: tuple[int, ...]) -> int:
         C, total = self.channels, 0
         per_position = 3 * 2 * BINS * FEATURES * C + self.blocks * 10 * C * C + self.steps * BINS * C
-        for window in self.window_lengths():
+        for stage, window in enumerate(self.window_lengths()):
             frames = -(-shape[-1] * OVERLAP // window) + OVERLAP - 1
             transforms = 2 * (self.steps + 1) * window * math.ceil(math.log2(window))
-            total += frames * (window // 2 // BINS * per_position + transforms)
+            dense = 4 * self.hidden * math.prod(self._global_shape(stage))
+            total += frames * (window // 2 // BINS * per_position + dense + transforms)
         return math.prod(shape[:-1]) * total
 
     @property
@@ -247,7 +293,7 @@ class SpectralPrimalDual(CellArchitecture):
     @property
     def reach(self) -> tuple[int, int]:
         """Numbers of samples before and after a stretch of whole grids that its restoration depends on."""
-        frames = 1 + sum(map(_dilation, range(self.blocks)))
+        frames = 1 + (self.hidden > 0) + sum(map(_dilation, range(self.blocks)))
         before = after = 0
         for window in self.window_lengths():
             hop = window // OVERLAP

@@ -100,6 +100,8 @@ class Data:
     training_rates_hz: tuple[int, ...] = ()
     """Train at these sample rates, drawn for every batch, with each file at rates up to its own. Empty: at
     ``sample_rate_hz``, where development error is measured in any case."""
+    rate_jitter: float = 0.0
+    """Augmentation: take a batch for one of a rate up to this share off, which changes speed and pitch."""
 
     def __post_init__(self) -> None:
         _require(
@@ -120,6 +122,10 @@ class Data:
         _require(
             all(1000 <= rate <= 768000 for rate in self.training_rates_hz),
             f"training_rates_hz must be from 1000 to 768000, got {list(self.training_rates_hz)}",
+        )
+        _require(0 <= self.rate_jitter <= 0.5, "rate_jitter must be a share from 0 to 0.5")
+        _require(
+            bool(self.training_rates_hz) or not self.rate_jitter, "rate_jitter needs data.training_rates_hz"
         )
         _require(
             not self.training_rates_hz or (self.placing == "random" and self.sample_rate_hz > 0),

@@ -91,6 +91,8 @@ class TrainingData:
                 batch = self.frames[order[step * size : (step + 1) * size]]
             else:
                 batch = segments(self.signals[rate], data.length, size, generator)
+            if rate is not None and data.rate_jitter:
+                rate = round(rate * generator.uniform(1 - data.rate_jitter, 1 + data.rate_jitter))
             yield replace(quantized(batch, data, generator), sample_rate_hz=rate)
 
 
