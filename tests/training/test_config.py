@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pdrn.audio.corpus import Corpus
 from pdrn.errors import InputError, StorageError
-from pdrn.nets import ConvolutionalMap, DenseMap, PrimalDual
+from pdrn.nets import ConvolutionalMap, DenseMap, PrimalDual, SpectralPrimalDual
 from pdrn.nets.files import encode
 from pdrn.nets.related import LISTA
 from pdrn.training.config import (
@@ -159,6 +159,15 @@ def test_run_name_identifies_configuration_and_corpus(first, second, corpus, oth
         ({"data": {"bits": 99}}, "bits"),
         ({"data": {"unit": "volt"}}, "data.unit"),
         ({"data": {"batches": 5}}, "random placing"),
+        ({"data": {"clipped": 1.5}}, "clipped"),
+        ({"data": {"clipped": 0.6, "companded": 0.6}}, "companded"),
+        ({"data": {"companded": 0.1, "unit": "cell"}}, "unit"),
+        ({"data": {"attenuation_db": -1.0}}, "attenuation_db"),
+        ({"data": {"training_rates_hz": [16000]}}, "training_rates_hz"),
+        ({"data": {"training_rates_hz": [10]}}, "training_rates_hz"),
+        ({"data": {"rate_jitter": 0.1}}, "rate_jitter"),
+        ({"loss": {"logarithmic": True}}, "logarithmic"),
+        ({"optimiser": {"precision": "float8"}}, "precision"),
         ({"loss": {"regularisation": -1.0}}, "regularisation"),
         ({"loss": {"spectral": -1.0}}, "spectral"),
         ({"optimiser": {"learning_rate": "fast"}}, "optimiser.learning_rate"),
@@ -208,12 +217,15 @@ def test_patience_keeps_the_epochs_of_the_recipe(recipe, epochs):
 def scaled_down(config):
     """The same kind of network and training, for two steps."""
     plan = config.architecture
-    if config.start.kind != "network":
+    if isinstance(plan, SpectralPrimalDual):
+        plan = replace(plan, windows=(0.004,), channels=4, hidden=4)
+    elif config.start.kind != "network":
         plan = replace(plan, depth=2 * plan.stages, map=ConvolutionalMap(8, 16, 8))
+    rates = tuple(rate for rate in config.data.training_rates_hz if rate <= 16000)
     return replace(
         config,
         architecture=plan,
-        data=replace(config.data, length=1024, batches=2),
+        data=replace(config.data, length=1024, batches=2, training_rates_hz=rates),
         optimiser=replace(config.optimiser, batch_size=2, warmup_steps=0),
         budget=Budget(steps=2),
     )
@@ -223,8 +235,8 @@ def scaled_down(config):
 def test_bundled_configurations_train(name, corpus_folder, tmp_path):
     config = load(name)
     corpus = Corpus.scan(corpus_folder, config.data.sample_rate_hz)
-    assert config.data.unit == "cell"
-    assert isinstance(config.architecture.map, ConvolutionalMap)
+    assert config.architecture.frame_length is None
+    assert isinstance(config.architecture, SpectralPrimalDual) or config.data.unit == "cell"
     run = train(scaled_down(config), corpus, tmp_path, threads=1)
     assert run.is_done
 

@@ -7,6 +7,7 @@ import soundfile
 from pdrn.audio.corpus import Corpus
 from pdrn.audio.metrics import mse, snr
 from pdrn.audio.quantizers import MidRise, MidTread
+from pdrn.errors import AudioError
 from pdrn.nets import DenseMap, PrimalDual
 from pdrn.nets.files import encode
 from pdrn.training.config import Data, from_table
@@ -17,6 +18,7 @@ from pdrn.training.data import (
     TrainingData,
     add_rumble,
     change_speed,
+    clipped_cells,
     quantized,
 )
 
@@ -199,7 +201,7 @@ def test_training_signals_have_every_speed(corpus):
         table = {"recipe": "modern", "architecture": encode(PrimalDual(DenseMap(64), 1))}
         return TrainingData.read(
             corpus, from_table(table | {"data": {"speeds": speeds, "length": 64}})
-        ).signals
+        ).signals[None]
 
     once, thrice = signals([1.0]), signals([0.9, 1.0, 1.1])
     assert len(thrice) == 3 * len(once)
@@ -211,3 +213,76 @@ def test_speed_changes_stay_in_full_scale():
     square = np.sign(np.sin(np.arange(4000) / 9)).astype(np.float32)
     for speed in (0.9, 1.1):
         assert np.abs(change_speed(square, speed)).max() <= 1
+
+
+SPECTRAL = {
+    "kind": "SpectralPrimalDual",
+    "windows": [0.008],
+    "steps": 2,
+    "channels": 4,
+    "blocks": 1,
+    "hidden": 4,
+}
+SEVERAL_RATES = {"length": 512, "placing": "random", "sample_rate_hz": 16000, "batches": 40}
+
+
+def several_rates(folder, **data):
+    config = from_table({"architecture": SPECTRAL, "data": SEVERAL_RATES | data, "budget": {"epochs": 1}})
+    return TrainingData.read(Corpus.scan(folder, 16000), config)
+
+
+def test_every_batch_has_one_of_the_training_rates(corpus_folder):
+    data = several_rates(corpus_folder, training_rates_hz=[8000, 16000])
+    assert {batch.sample_rate_hz for batch in data.batches(0)} == {8000, 16000}
+    lengths = {rate: sum(map(len, signals)) for rate, signals in data.signals.items()}
+    assert lengths[16000] == pytest.approx(2 * lengths[8000], rel=1e-3)
+
+
+def test_files_are_not_resampled_to_higher_rates(corpus_folder, tmp_path):
+    for folder in ("train", "dev", "test"):
+        (tmp_path / folder).mkdir()
+        for file in (corpus_folder / folder).iterdir():
+            (tmp_path / folder / file.name).symlink_to(file)
+        soundfile.write(tmp_path / folder / "high.flac", signals(1, 9600)[0], 48000)
+    data = several_rates(tmp_path, training_rates_hz=[16000, 44100])
+    assert len(data.signals[16000]) == 7
+    assert len(data.signals[44100]) == 1
+    with pytest.raises(AudioError, match="96000"):
+        several_rates(tmp_path, training_rates_hz=[96000])
+
+
+def test_jitter_changes_the_rate_that_a_batch_is_taken_for(corpus_folder):
+    data = several_rates(corpus_folder, training_rates_hz=[8000], rate_jitter=0.1)
+    rates = {batch.sample_rate_hz for batch in data.batches(0)}
+    assert len(rates) > 20
+    assert 7200 <= min(rates) < 7600
+    assert 8400 < max(rates) <= 8800
+
+
+def test_a_share_of_segments_is_companded_or_clipped():
+    s = 0.9 * signals(rows=200, length=400)
+    data = Data(bits=(5,), companded=0.4, clipped=0.4)
+    examples = quantized(s, data, np.random.default_rng(0))
+    widths = examples.hi - examples.lo
+    clipped = np.isinf(widths).any(-1)
+    uniform = (widths == 1 / 16).all(-1)
+    assert clipped.mean() == pytest.approx(0.4, abs=0.1)
+    assert uniform.mean() == pytest.approx(0.2, abs=0.1)
+    assert (examples.lo <= s + 1e-6).all()
+    assert (s <= examples.hi + 1e-6).all()
+
+
+@pytest.mark.parametrize("snr_db", [3.0, 10.0, 20.0])
+def test_clipped_cells_have_the_wanted_ratio(snr_db):
+    s = (tone(300) * np.linspace(0, 1, RATE)).astype(np.float32)
+    cells = clipped_cells(s, snr_db)
+    assert cells.violation(s) < 2.0**-16
+    assert snr(s, cells.centre) == pytest.approx(snr_db, abs=0.1)
+
+
+def test_segments_are_attenuated_by_up_to_the_given_decibels():
+    s = signals(rows=300)
+    attenuated = quantized(s, Data(attenuation_db=20.0), np.random.default_rng(0)).signal
+    decibels = -20 * np.log10(np.abs(attenuated).max(-1) / np.abs(s).max(-1))
+    assert 0 <= decibels.min() < 1
+    assert 19 < decibels.max() <= 20

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from pdrn.training.config import from_table
+from pdrn.training.config import Loss, from_table
 from pdrn.training.data import quantized
 from pdrn.training.loop import Trainer, check, train
-from pdrn.training.losses import RESOLUTIONS, spectral_distance
+from pdrn.training.losses import LEAST_RATIO, RESOLUTIONS, data_losses, spectral_distance
 
 GENERATOR = np.random.default_rng(0)
 SIGNALS = torch.tensor(GENERATOR.standard_normal((2, 2048)), dtype=torch.float32)
@@ -76,6 +76,28 @@ def test_spectral_loss_lowers_the_spectral_distance(relative, unit):
         return float(spectral_distance(restored, torch.tensor(examples.signal), steps).mean())
 
     assert distance(10.0) < distance(0.0)
+
+
+def test_logarithmic_loss_counts_gains_in_decibels():
+    signals, lo = SIGNALS[:1], torch.floor(SIGNALS[:1])
+    hi = lo + 1
+    estimates = [signals + share * ((lo + hi) / 2 - signals) for share in (1.0, 0.5)]
+    losses = [
+        data_losses(Loss(relative=True, logarithmic=True), estimate, signals, lo, hi)
+        for estimate in estimates
+    ]
+    assert float(losses[0] - losses[1]) == pytest.approx(np.log((1 + LEAST_RATIO) / (0.25 + LEAST_RATIO)))
+
+
+@pytest.mark.parametrize("loss", [Loss(relative=True), Loss(relative=True, spectral=0.1), Loss(spectral=0.1)])
+def test_half_open_cells_have_a_finite_loss(loss):
+    hi = torch.where(SIGNALS > 1, torch.inf, torch.floor(SIGNALS) + 1)
+    lo = torch.where(SIGNALS > 1, 1.0, torch.floor(SIGNALS))
+    estimates = torch.clamp(SIGNALS, max=1.0).requires_grad_()
+    losses = data_losses(loss, estimates, SIGNALS, lo, hi)
+    losses.sum().backward()
+    assert torch.isfinite(losses).all()
+    assert torch.isfinite(estimates.grad).all()
 
 
 DENSE = {"kind": "PrimalDual", "depth": 1, "map": {"kind": "DenseMap", "samples": 64}}

@@ -124,6 +124,8 @@ class Corpus:
     def resampled(self, sample_rate_hz: int) -> Corpus:
         """Return the corpus at another sample rate, without the files whose own rate is lower."""
         entries = tuple(entry for entry in self.entries if entry.sample_rate_hz >= sample_rate_hz)
+        if not entries:
+            raise AudioError(f"{self.folder} has no file of {sample_rate_hz} Hz or more; choose a lower rate")
         return replace(self, entries=entries, sample_rate_hz=sample_rate_hz)
 
     @property
