@@ -23,7 +23,7 @@ import numpy as np
 
 from pdrn.audio.cells import Cells, FloatArray
 from pdrn.audio.files import info, read, resample
-from pdrn.audio.metrics import or_none, pesq, snr
+from pdrn.audio.metrics import or_none, pesq, snr, zimtohrli
 from pdrn.audio.quantizers import ALaw, MidRise, MidTread, MuLaw
 from pdrn.restoration.restorer import Restorer
 from pdrn.training.data import clipped_cells
@@ -61,18 +61,6 @@ def restorer(method: str) -> Restorer:
     if method in ("cp", "restore"):
         return Restorer(method="cp" if method == "cp" else "auto")
     return Restorer(method, method="network")
-
-
-def zimtohrli(references: list[FloatArray], estimates: list[FloatArray], rate: int) -> float:
-    """Return the mean opinion score by Zimtohrli, a model of hearing, which takes 48 kHz."""
-    import soxr
-    from zimtohrli import Pyohrli, mos_from_zimtohrli
-
-    model, scores = Pyohrli(), []
-    for pair in zip(references, estimates, strict=True):
-        reference, estimate = (soxr.resample(x, rate, 48000).astype(np.float32) for x in pair)
-        scores.append(float(mos_from_zimtohrli(model.distance(reference, estimate))))
-    return float(np.mean(scores))
 
 
 def measure(recordings: list[FloatArray], rate: int, kind: str, method: str, metrics: bool) -> dict[str, Any]:

@@ -108,6 +108,22 @@ def test_stoi_falls_with_noise():
     assert scores[1] < 0.9
 
 
+@pytest.mark.parametrize("sample_rate_hz", [8000, 16000, 44100])
+def test_zimtohrli_falls_with_noise(sample_rate_hz):
+    pytest.importorskip("zimtohrli")
+    scores = [
+        metrics.zimtohrli(SPEECHLIKE, SPEECHLIKE + gain * NOISE, sample_rate_hz) for gain in (0.0, 0.01, 1.0)
+    ]
+    assert scores[0] == pytest.approx(5.0)
+    assert 5 > scores[1] > scores[2] >= 1
+
+
+def test_zimtohrli_refuses_short_signals():
+    pytest.importorskip("zimtohrli")
+    with pytest.raises(ValueError, match="Zimtohrli"):
+        metrics.zimtohrli(NOISE[:5000], NOISE[:5000], 16000)
+
+
 @pytest.mark.parametrize("estimate", [[0.0, 0.0], [0.0, 3.0]])
 def test_si_sdr_of_orthogonal_estimate_is_minus_inf(estimate):
     assert metrics.si_sdr(np.array([2.0, 0.0]), np.array(estimate)) == -np.inf

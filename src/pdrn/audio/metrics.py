@@ -1,4 +1,4 @@
-"""Metrics: signal-to-noise ratios, spectral distance, PESQ and STOI.
+"""Metrics: signal-to-noise ratios, spectral distance, PESQ, STOI and Zimtohrli.
 
 References and estimates are each one signal, a 2-D array with signals in rows, or a sequence of signals of
 different lengths. Several signals give the mean over the signals, except in `mse` and `snr_pooled`.
@@ -206,6 +206,31 @@ def stoi(references: Signals, estimates: Signals, sample_rate_hz: int) -> float:
             raise UndefinedError(
                 "STOI needs 0.4 s or more with sound in the reference; leave such signals out"
             ) from error
+
+    return _mean(measure, references, estimates)
+
+
+ZIMTOHRLI_HZ = 48000
+ZIMTOHRLI_SECONDS = 0.5
+"""Shortest signal: the package aborts the process for much shorter ones."""
+
+
+def zimtohrli(references: Signals, estimates: Signals, sample_rate_hz: int) -> float:
+    """Return the opinion score, 1 to 5, by the hearing model Zimtohrli, the mean over the signals.
+
+    Signals are resampled to 48 kHz.
+    """
+    package, resample = _import("zimtohrli"), _import("soxr").resample
+    model = package.Pyohrli()
+
+    def measure(reference: Signal64, estimate: Signal64) -> float:
+        if len(reference) < ZIMTOHRLI_SECONDS * sample_rate_hz:
+            raise UndefinedError(f"Zimtohrli needs {ZIMTOHRLI_SECONDS} s or more; leave such signals out")
+        resampled = (
+            resample(signal, sample_rate_hz, ZIMTOHRLI_HZ).astype(np.float32)
+            for signal in (reference, estimate)
+        )
+        return float(package.mos_from_zimtohrli(model.distance(*resampled)))
 
     return _mean(measure, references, estimates)
 

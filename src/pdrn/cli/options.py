@@ -69,7 +69,9 @@ CorpusFolders = Annotated[
 ]
 RunsFolder = Annotated[Path, typer.Option(help="Folder of run folders.")]
 CorpusRate = Annotated[int, typer.Option(min=0, help="Resample the corpus to this rate in Hz (0: keep).")]
-Metrics = Annotated[str, typer.Option(help="Perceptual metrics, comma-separated: pesq, stoi (slow).")]
+Metrics = Annotated[
+    str, typer.Option(help="Perceptual metrics, comma-separated: pesq, stoi, zimtohrli (slow).")
+]
 
 
 @contextmanager

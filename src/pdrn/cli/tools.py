@@ -169,7 +169,7 @@ def compare(
     """Measure the distance of sounds from a reference.
 
     In decibels: signal-to-noise ratio, whole and segmental, scale-invariant signal-to-distortion ratio
-    (higher is better), log-spectral distance (lower is better). PESQ and STOI need pdrn[metrics].
+    (higher is better), log-spectral distance (lower is better). PESQ, STOI and Zimtohrli need pdrn[metrics].
     """
     from json import dumps
 
@@ -213,6 +213,7 @@ def _figures(reference: FloatArray, estimate: FloatArray, sample_rate_hz: int) -
         "log_spectral_distance_db": lambda: metrics.log_spectral_distance(reference, estimate),
         "pesq": lambda: metrics.pesq(reference, estimate, sample_rate_hz),
         "stoi": lambda: metrics.stoi(reference, estimate, sample_rate_hz),
+        "zimtohrli": lambda: metrics.zimtohrli(reference, estimate, sample_rate_hz),
     }
     return {name: metrics.or_none(measure) for name, measure in measures.items()}
 

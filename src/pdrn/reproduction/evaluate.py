@@ -12,7 +12,7 @@ import numpy as np
 
 from pdrn.audio.cells import Cells, FloatArray
 from pdrn.audio.corpus import Corpus
-from pdrn.audio.metrics import check_pesq, mse, pesq, snr, snr_pooled, stoi
+from pdrn.audio.metrics import check_pesq, mse, pesq, snr, snr_pooled, stoi, zimtohrli
 from pdrn.audio.quantizers import MidRise
 from pdrn.convex import DCT, ChambollePock, dequantization, solve
 from pdrn.errors import InputError
@@ -153,8 +153,8 @@ def _chambolle_pock(cells: Cells, iterations: int) -> FloatArray:
     return restored
 
 
-PERCEPTUAL = {"pesq": "pesq", "stoi": "pystoi"}
-"""Perceptual metric -> the package that computes it; both are slow."""
+PERCEPTUAL = {"pesq": "pesq", "stoi": "pystoi", "zimtohrli": "zimtohrli"}
+"""Perceptual metric -> the package that computes it; all are slow."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +178,7 @@ class Row:
     pesq: float | None = None
     """Averaged over the files, if requested; see `pdrn.audio.metrics.pesq`."""
     stoi: float | None = None
+    zimtohrli: float | None = None
 
 
 def check_metrics(metrics: Collection[str], sample_rate_hz: int) -> None:
@@ -232,7 +233,7 @@ def evaluate(
     frame_length
         In samples; shorter files are left out.
     metrics
-        Perceptual metrics to measure too: ``pesq``, ``stoi``.
+        Perceptual metrics to measure too: ``pesq``, ``stoi``, ``zimtohrli``.
     note
         Called with a sentence if files are left out, or a network was trained for another bit depth.
     """
@@ -272,4 +273,5 @@ def evaluate(
             corpus_sha256=corpus.checksum,
             pesq=pesq(signals, restored, sample_rate_hz) if "pesq" in metrics else None,
             stoi=stoi(signals, restored, sample_rate_hz) if "stoi" in metrics else None,
+            zimtohrli=zimtohrli(signals, restored, sample_rate_hz) if "zimtohrli" in metrics else None,
         )

@@ -213,7 +213,7 @@ def _lambdas_markdown(lambdas: Mapping[Variant, Mapping[float, Result]]) -> str:
 def table_2_markdown(experiment: Experiment, table: Table1, table2: Mapping[str, Any]) -> str:
     """Return Table 2: the errors of the best networks and of Chambolle-Pock on the test set."""
     first = table2["rows"][0]
-    metrics = [name for name in ("pesq", "stoi") if first.get(name) is not None]
+    metrics = [name for name in ("pesq", "stoi", "zimtohrli") if first.get(name) is not None]
     papers = PAPER_TABLE_2 if experiment.matches_paper else {}
     rows = []
     for row in table2["rows"]:
