@@ -62,13 +62,13 @@ def restore(
     method: Annotated[
         Method,
         typer.Option(
-            help="A network, Chambolle-Pock (cp), their mean (both); auto is both if a network fits, else cp."
+            help="The model (network), Chambolle-Pock (cp), or their mean (both); auto: the model, cp for gaps."
         ),
     ] = "auto",
     model: Annotated[
         str | None,
         typer.Option(
-            help="The network: a name of `pdrn models list`, or a file; default: by sample rate.",
+            help="The model: a name of `pdrn models list`, or a file; default: universal.",
             metavar="NAME|PATH",
         ),
     ] = None,
