@@ -129,7 +129,10 @@ def test_a_convolution_is_that_of_torch(dilation, causal, width, at_once, monkey
     ours = Convolution(*parts, dilation, before=2 * dilation if causal else dilation)
     theirs = Convolution(*map(torch.tensor, parts), dilation, ours.before)
     np.testing.assert_allclose(ours(h), theirs(torch.tensor(h)), atol=1e-12)
-    blocks = ours.residual(h, mix, bias), theirs.residual(*map(torch.tensor, (h, mix, bias)))
+    blocks = (
+        ours.residual(h, 2, mix, bias),
+        theirs.residual(torch.tensor(h), 2, *map(torch.tensor, (mix, bias))),
+    )
     np.testing.assert_allclose(*blocks, atol=1e-12)
 
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from pdrn.convex import Box, GroupL21
 from pdrn.convex.backend import (
+    AnyArray,
     Array,
     NumpyArray,
     convert,
@@ -42,6 +43,7 @@ from pdrn.nets.primal_dual import (
     Arrays,
     Block,
     CellArchitecture,
+    LinearMap,
     State,
     Weights,
     unchecked,
@@ -70,7 +72,12 @@ LARGEST_CORRECTION = 8.0
 
 _GRAIN = 8  # windows are multiples: whole hops, and whole positions of the context
 _MOST_POWER = 1e8
-_LEAST_RADIUS = 1e-10
+
+LEAST_SQUARE_RADIUS = 1e-20
+"""Added to the mean square radius of a frame, which may be zero."""
+
+Remember = Callable[[str, AnyArray], tuple[AnyArray, int]]
+"""Returns the input of a convolution with earlier frames before it, and their number."""
 
 
 @dataclass(frozen=True)
@@ -201,43 +208,72 @@ class SpectralPrimalDual(CellArchitecture):
         x = centre = box.centre
         for stage, window in enumerate(self.window_lengths()):
             K = GaborFrame(length, window, window // OVERLAP)
-            g, openness = _frame_radius(box, K)
             analysed = _pairs(K, x)
             first = analysed if stage == 0 else _pairs(K, centre)
-            power, first_power = (_relative_power(pairs, g) for pairs in (analysed, first))
-            magnitude = _magnitude(power)
-            seen = _features(power, first_power, openness, self._kilohertz(window))
-            corrections = self._context(stage, weights, seen)
+            bounded, squares = _frame_square_radii(box, K)
+            priors = self.priors(stage, weights, analysed, first, bounded, squares)
             state = State.at(x, GroupL21(2), box)
-            for step in range(self.steps):
-                layer = stage * self.steps + step
-                F = _prior(g, magnitude, corrections[step], weights["a"][stage], weights["scale"][layer])
-                state = self._block(layer, weights, K)(State(state.x, state.y, state.x_bar, F, box))
+            for step, F in enumerate(priors):
+                block = self.block(stage * self.steps + step, weights, K._apply, K._adjoint)
+                state = block(State(state.x, state.y, state.x_bar, F, box))
                 yield state
             x = state.x
 
-    def _block(self, layer: int, weights: Weights, K: GaborFrame) -> Block:
+    def priors(
+        self,
+        stage: int,
+        weights: Weights,
+        analysed: Array,
+        first: Array,
+        bounded: Array,
+        squares: Array,
+        remember: Remember = lambda kind, h: (h, 0),
+    ) -> Iterator[GroupL21]:
+        """Yield F for every step of a stage.
+
+        Parameters
+        ----------
+        stage, weights
+            The stage, counted from 0, and the weights of the network.
+        analysed, first : array, shape (rows, frames, frequencies, 2)
+            The STFT of the signal at the start of the stage, and of the centres of the cells.
+        bounded, squares : array, shape (rows, frames, 1)
+            The mean square radius of the cells in every frame, without and with half-open ones.
+        remember
+            Adds earlier frames to the inputs of convolutions, for a stream.
+        """
+        g = namespace(squares).sqrt(squares)
+        power, first_power = (_relative_power(pairs, squares) for pairs in (analysed, first))
+        window = 2 * (power.shape[-1] - 1)
+        kilohertz = np.arange(window // 2) * (self.sample_rate_hz / window / 1000)
+        openness = namespace(squares).log1p(squares / bounded)
+        seen = _features(power, first_power, openness, kilohertz)
+        corrections = self._context(stage, weights, seen, remember)
+        magnitude = _magnitude(power)
+        for step, correction in enumerate(corrections):
+            scale = weights["scale"][stage * self.steps + step]
+            yield _prior(g, magnitude, correction, weights["a"][stage], scale)
+
+    def block(self, layer: int, weights: Weights, analyse: LinearMap, synthesise: LinearMap) -> Block:
         """Return a step of Chambolle-Pock: ``W = sigma K``, ``V = -K' / sigma``."""
         sigma = namespace(weights["log_sigma"]).exp(weights["log_sigma"][layer])
         return Block(
-            lambda x: times(K._apply(x), sigma),
-            lambda y: times(K._adjoint(y), -1 / sigma),
+            lambda x: times(analyse(x), sigma),
+            lambda y: times(synthesise(y), -1 / sigma),
             theta=weights["theta"][layer],
         )
 
-    def _kilohertz(self, window: int) -> NumpyArray:
-        return np.arange(window // 2) * (self.sample_rate_hz / window / 1000)
-
-    def _context(self, stage: int, weights: Weights, seen: Array) -> list[Array]:
+    def _context(self, stage: int, weights: Weights, seen: Array, remember: Remember) -> list[Array]:
         """Return the corrections r of every step, each of shape (rows, frames, frequencies)."""
         xp, like = namespace(seen), seen
-        h = self._convolution(stage, "enter", weights, 1)(seen)
+        h = self._convolution(stage, "enter", weights, 1)(*remember("enter", seen))
         if self.hidden:
-            h = self._global_context(stage, weights, h)
+            h = self._global_context(stage, weights, h, remember)
         for block in range(self.blocks):
             index = stage * self.blocks + block
             look = self._convolution(index, "look", weights, _dilation(block))
-            h = look.residual(h, weights[f"mix.{index}"], weights[f"mix_bias.{index}"])
+            mix, bias = weights[f"mix.{index}"], weights[f"mix_bias.{index}"]
+            h = look.residual(*remember(f"look.{block}", h), mix, bias)
         r = convert(h @ weights[f"leave.{stage}"].T + weights[f"leave_bias.{stage}"], like)
         r = clip(r, -LARGEST_CORRECTION, LARGEST_CORRECTION)
         rows, frames = r.shape[:2]
@@ -252,7 +288,7 @@ class SpectralPrimalDual(CellArchitecture):
         positions = max(round(GLOBAL_HZ * self.windows[stage] / BINS), 1)
         return positions, max(GLOBAL_SIZE // positions, 1)
 
-    def _global_context(self, stage: int, weights: Weights, h: Array) -> Array:
+    def _global_context(self, stage: int, weights: Weights, h: Array, remember: Remember) -> Array:
         """Add to every position up to 8 kHz what all of them tell together."""
         xp, (rows, frames, positions, _) = namespace(h), h.shape
         most, depth = self._global_shape(stage)
@@ -262,7 +298,7 @@ class SpectralPrimalDual(CellArchitecture):
             missing = zeros((rows, frames, most - positions, depth), squeezed)
             squeezed = xp.concatenate([squeezed, missing], 2)
         gather = self._convolution(stage, "gather", weights, 1)
-        gathered = gather(squeezed.reshape(rows, frames, 1, most * depth))
+        gathered = gather(*remember("gather", squeezed.reshape(rows, frames, 1, most * depth)))
         spread = clip(gathered @ weights[f"spread.{stage}"].T + weights[f"spread_bias.{stage}"], -1.0, 1.0)
         spread = spread.reshape(rows, frames, most, depth)[:, :, :positions]
         told = spread @ weights[f"expand.{stage}"].T + weights[f"expand_bias.{stage}"]
@@ -298,34 +334,48 @@ class SpectralPrimalDual(CellArchitecture):
         for window in self.window_lengths():
             hop = window // OVERLAP
             edges = self.steps * (window - hop)
-            before += edges + (2 if self.causal else 1) * frames * hop
-            after += edges + (0 if self.causal else 1) * frames * hop
-        return tuple(-(-samples // self.grid) * self.grid for samples in (before, after))  # type: ignore[return-value]
+            before += self._whole_grids(edges + (2 if self.causal else 1) * frames * hop)
+            after += self._whole_grids(edges + (0 if self.causal else 1) * frames * hop)
+        return before, after
+
+    def _whole_grids(self, samples: int) -> int:
+        return -(-samples // self.grid) * self.grid
 
 
 def _dilation(block: int) -> int:
     return DILATIONS[block % len(DILATIONS)]
 
 
-def _frame_radius(box: Box, K: GaborFrame) -> tuple[Array, Array]:
-    """Return the root mean square radius of the cells in every frame of the STFT, (rows, frames, 1).
+def _frame_square_radii(box: Box, K: GaborFrame) -> list[AnyArray]:
+    """Return the mean square radius of the cells in every frame of the STFT, (rows, frames, 1).
 
-    The radius of a half-open cell counts as the distance of its end from zero. The second result tells how
-    much those cells add: the logarithm of the mean square with them over that without, plus 1.
+    First without half-open cells, then with them.
     """
     xp, hop = namespace(box.lo), K.hop
+    edge, (rows, length) = K.window_length - hop, box.lo.shape
+    span = 2 * edge + (length + hop - 1) // hop * hop
+    before, after = zeros((rows, edge), box.lo), zeros((rows, edge + hop), box.lo)
+    weight = convert(window_weight(K), box.lo)
+    squares = []
+    for part in square_radii(box):
+        padded = xp.concatenate([before, part, after], -1)[:, :span]
+        squares.append((views(padded, K.window_length, hop) @ weight)[..., None] + LEAST_SQUARE_RADIUS)
+    return squares
+
+
+def square_radii(box: Box) -> tuple[Array, Array]:
+    """Return the squares of the cells' radii: 0 for half-open cells, or the distance of their end from 0."""
+    xp = namespace(box.lo)
     radius, end = box.radius, xp.abs(box.centre)
     is_open = xp.isinf(radius)
-    bounded, all_cells = (xp.where(is_open, other, radius) for other in (xp.zeros_like(end), end))
-    edge, (rows, length) = K.window_length - hop, radius.shape
-    span = 2 * edge + (length + hop - 1) // hop * hop
-    before, after = zeros((rows, edge), end), zeros((rows, edge + hop), end)
-    weight = convert(K.window**2 / (K.window**2).sum(), end)
-    squares = []
-    for part in (bounded, all_cells):
-        padded = xp.concatenate([before, part, after], -1)[:, :span]
-        squares.append((views(padded * padded, K.window_length, hop) @ weight)[..., None] + _LEAST_RADIUS**2)
-    return xp.sqrt(squares[1]), xp.log1p(squares[1] / squares[0])
+    bounded, everything = (xp.where(is_open, other, radius) for other in (xp.zeros_like(end), end))
+    return bounded * bounded, everything * everything
+
+
+def window_weight(K: GaborFrame) -> NumpyArray:
+    """Return the squares of the window, with a sum of 1."""
+    weight: NumpyArray = K.window**2 / (K.window**2).sum()
+    return weight
 
 
 def _pairs(K: GaborFrame, x: Array) -> Array:
@@ -333,10 +383,10 @@ def _pairs(K: GaborFrame, x: Array) -> Array:
     return K._apply(x).reshape(x.shape[0], -1, K.channels // 2, 2)
 
 
-def _relative_power(pairs: Array, g: Array) -> Array:
+def _relative_power(pairs: Array, squares: Array) -> Array:
     """Return the power of every coefficient over the mean square radius of the cells in its frame."""
     power = pairs[..., 0] ** 2 + pairs[..., 1] ** 2
-    return clip(power / g**2, 0.0, _MOST_POWER)
+    return clip(power / squares, 0.0, _MOST_POWER)
 
 
 def _magnitude(power: Array) -> Array:
@@ -398,16 +448,16 @@ class Convolution:
         """Frames that it sees after each frame."""
         return (self.kernel.shape[1] - 1) * self.dilation - self.before
 
-    def __call__(self, h: Array) -> Array:
-        """Convolve maps of shape (rows, frames, positions, channels)."""
-        return self._tensor(h) if is_tensor(h) else self._numpy(h, lambda convolved, _: convolved)
+    def __call__(self, h: Array, skip: int = 0) -> Array:
+        """Convolve maps of shape (rows, frames, positions, channels); leave out the first results."""
+        return self._tensor(h)[:, skip:] if is_tensor(h) else self._numpy(h, skip, lambda out, _: out)
 
-    def residual(self, h: Array, mix: Array, bias: Array) -> Array:
-        """Return ``h + mix clip(kernel * h + bias) + bias``, a residual block."""
+    def residual(self, h: Array, skip: int, mix: Array, bias: Array) -> Array:
+        """Return ``h + mix clip(kernel * h + bias) + bias``, a residual block, without the first frames."""
         if is_tensor(h):
-            return h + (self._tensor(h) @ mix.T + bias)
+            return (h + (self._tensor(h) @ mix.T + bias))[:, skip:]
         matrix = np.ascontiguousarray(mix.T)
-        return self._numpy(h, lambda convolved, seen: convolved @ matrix + bias + seen)
+        return self._numpy(h, skip, lambda out, own: out @ matrix + bias + own)
 
     def _tensor(self, h: torch.Tensor) -> torch.Tensor:
         functional: Any = namespace(h).nn.functional
@@ -424,15 +474,17 @@ class Convolution:
         )
         return functional.hardtanh(convolved).permute(0, 2, 3, 1)  # type: ignore[no-any-return]
 
-    def _numpy(self, h: NumpyArray, finish: Callable[[NumpyArray, NumpyArray], NumpyArray]) -> NumpyArray:
+    def _numpy(
+        self, h: NumpyArray, skip: int, finish: Callable[[NumpyArray, NumpyArray], NumpyArray]
+    ) -> NumpyArray:
         """Convolve a few frames at a time; ``finish`` sees these and their inputs, (positions, channels)."""
         rows, frames, positions, channels = h.shape
         out, taps, width, _ = self.kernel.shape
         matrices = [np.ascontiguousarray(self.kernel[:, tap].reshape(out, -1).T) for tap in range(taps)]
-        result = np.empty((rows, frames, positions, out), h.dtype)
+        result = np.empty((rows, frames - skip, positions, out), h.dtype)
         most = max(POSITIONS_AT_ONCE // positions, 1)
         side = width // 2
-        for row, start in itertools.product(range(rows), range(0, frames, most)):
+        for row, start in itertools.product(range(rows), range(skip, frames, most)):
             count = min(most, frames - start)
             first, last = start - self.before, start + count + self.after
             padded = np.zeros((last - first, positions + 2 * side, channels), h.dtype)
@@ -441,9 +493,10 @@ class Convolution:
             seen = views(padded.reshape(last - first, -1), width * channels, channels)
             total = np.tile(self.bias, (count * positions, 1))
             for tap, matrix in enumerate(matrices):
-                part = seen[tap * self.dilation :][:count]
-                total += part.reshape(-1, width * channels) @ matrix
+                tapped = seen[tap * self.dilation :][:count]
+                total += tapped.reshape(-1, width * channels) @ matrix
             clip(total, -1.0, 1.0, out=total)
             own = h[row, start : start + count].reshape(-1, channels)
-            result[row, start : start + count] = finish(total, own).reshape(count, positions, out)
+            part = finish(total, own).reshape(count, positions, out)
+            result[row, start - skip : start - skip + count] = part
         return result
