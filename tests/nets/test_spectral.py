@@ -11,6 +11,7 @@ from tests.nets.plans import SPECTRAL, disturbed
 from pdrn.convex import Box, ChambollePock, GaborFrame, GroupL21, Problem, solve
 from pdrn.errors import InputError
 from pdrn.nets import DenseMap, Network, PrimalDual, SpectralPrimalDual, spectral
+from pdrn.nets.runtime import RunningSpectralNetwork
 from pdrn.nets.spectral import OVERLAP, Convolution
 from pdrn.nets.torch import NetworkModule
 
@@ -155,3 +156,27 @@ def test_impossible_sizes_are_refused(changed, word):
 def test_only_spectral_networks_change_their_rate():
     with pytest.raises(InputError, match="rate"):
         Network.started(PrimalDual(DenseMap(8), depth=1)).at(8000)
+
+
+@pytest.mark.parametrize("rate", [8000, 11025, 44100])
+@pytest.mark.parametrize("windows", [(0.008, 0.004), (0.004, 0.008), (0.006, 0.004)])
+@pytest.mark.parametrize("make", [cells, clipped])
+def test_a_stream_is_the_signal_restored_at_once(rate, windows, make):
+    plan = SpectralPrimalDual(windows, 2, 4, 2, hidden=3, causal=True, sample_rate_hz=rate)
+    network, running = disturbed(plan, 7), RunningSpectralNetwork(disturbed(plan, 7))
+    before, after = plan.reach
+    assert running.latency == after
+    lo, hi = make(3, length=4 * plan.grid) if make is cells else (bound[: 4 * plan.grid] for bound in make(3))
+    lo, hi = (np.concatenate([np.zeros(before), bound, np.zeros(after)]) for bound in (lo, hi))
+    blocks = zip(*(bound.reshape(-1, plan.grid) for bound in (lo, hi)), strict=True)
+    streamed = np.concatenate([running.push(*block) for block in blocks])
+    wanted = network(lo, hi)[before:-after]
+    assert np.ptp(wanted) > 0.1
+    np.testing.assert_allclose(streamed[before + after :], wanted, atol=1e-10)
+
+
+def test_only_causal_networks_run_as_streams():
+    with pytest.raises(InputError, match="causal"):
+        RunningSpectralNetwork(disturbed(PLAN, 1))
+    with pytest.raises(InputError, match="blocks"):
+        RunningSpectralNetwork(disturbed(CAUSAL, 1)).push(np.zeros(3), np.zeros(3))

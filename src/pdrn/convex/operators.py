@@ -571,26 +571,36 @@ class GaborFrame(_BuiltIn):
         before = zeros((*batch, edge), x)
         after = zeros((*batch, edge + self._blocks * self.hop - self.size), x)
         padded = xp.concatenate([before, x, after], -1)
-        seen = views(padded, self._overlap * self.hop, self.hop) * convert(self.window, x)
-        seen = seen[..., : self.window_length]
-        if is_tensor(x):
-            spectrum = xp.fft.rfft(seen, n=self.fft_length, norm="ortho")
+        seen = views(padded, self._overlap * self.hop, self.hop)
+        return self.analyse_view(seen).reshape(*batch, self.shape[0])
+
+    def analyse_view(self, seen: Array) -> Array:
+        """Return the coefficients of views, ``(..., whole hops) -> (..., channels)``."""
+        windowed = (seen * convert(self.window, seen))[..., : self.window_length]
+        if is_tensor(windowed):
+            xp = namespace(windowed)
+            spectrum = xp.fft.rfft(windowed, n=self.fft_length, norm="ortho")
             pairs: Array = xp.view_as_real(spectrum).flatten(-2)
         else:
-            spectrum = scipy.fft.rfft(seen, n=self.fft_length, norm="ortho")
+            spectrum = scipy.fft.rfft(windowed, n=self.fft_length, norm="ortho")
             pairs = spectrum.view(spectrum.real.dtype)
-        return (pairs * convert(self._bin_scale, x)).reshape(*batch, self.shape[0])
+        return pairs * convert(self._bin_scale, seen)
 
     def _adjoint(self, y: Array) -> Array:
+        seen = self.synthesise_view(y.reshape(*y.shape[:-1], self._views, self.channels))
+        edge = (self._overlap - 1) * self.hop
+        return overlap_add(seen, self.hop)[..., edge : edge + self.size]
+
+    def synthesise_view(self, y: Array) -> Array:
+        """Return the views of coefficients, the adjoint of ``analyse_view``."""
         xp = namespace(y)
-        pairs = y.reshape(*y.shape[:-1], self._views, self.channels) / convert(self._bin_scale, y)
+        pairs = y / convert(self._bin_scale, y)
         if is_tensor(pairs):
             spectrum = xp.view_as_complex(pairs.reshape(*pairs.shape[:-1], -1, 2))
             seen: Array = xp.fft.irfft(spectrum, n=self.fft_length, norm="ortho")
         else:
             spectrum = pairs.view(np.result_type(pairs.dtype, np.complex64))
             seen = scipy.fft.irfft(spectrum, n=self.fft_length, norm="ortho")
-        edge = (self._overlap - 1) * self.hop
-        missing = zeros((*seen.shape[:-1], edge + self.hop - self.window_length), y)
-        seen = xp.concatenate([seen[..., : self.window_length], missing], -1) * convert(self.window, y)
-        return overlap_add(seen, self.hop)[..., edge : edge + self.size]
+        missing = self._overlap * self.hop - self.window_length
+        padded = xp.concatenate([seen[..., : self.window_length], zeros((*seen.shape[:-1], missing), y)], -1)
+        return padded * convert(self.window, y)

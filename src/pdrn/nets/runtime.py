@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from pdrn.convex import L1, Box, Functional
+from pdrn.convex import L1, Box, Functional, GaborFrame, GroupL21
 from pdrn.convex.backend import NumpyArray, require_finite, set_field
 from pdrn.errors import InputError
 from pdrn.nets.maps import ConvolutionalMap, set_size
@@ -27,7 +27,14 @@ from pdrn.nets.primal_dual import (
     run,
     run_by_layer,
 )
-from pdrn.nets.spectral import SpectralPrimalDual
+from pdrn.nets.spectral import (
+    DILATIONS,
+    LEAST_SQUARE_RADIUS,
+    OVERLAP,
+    SpectralPrimalDual,
+    square_radii,
+    window_weight,
+)
 
 Value = TypeVar("Value")
 
@@ -323,6 +330,148 @@ class _RunningMap:
     def _advance(self, window: NumpyArray, newest: Any) -> None:
         window[: -self._hop] = window[self._hop :]
         window[-self._hop :] = newest
+
+
+class RunningSpectralNetwork:
+    """A causal spectral network that restores a stream, ``grid`` samples at a time.
+
+    ``push`` takes the cells of a block of ``grid`` samples, and returns the restored block of ``latency``
+    samples earlier. Its memory starts with silence: push ``reach[0]`` samples of silence before a signal.
+
+    Examples
+    --------
+    >>> from pdrn.nets import Network, SpectralPrimalDual
+    >>> network = Network.started(SpectralPrimalDual((0.004,), steps=2, channels=4, blocks=1, causal=True))
+    >>> running = RunningSpectralNetwork(network)
+    >>> running.grid, running.latency
+    (16, 96)
+    """
+
+    def __init__(self, network: Network) -> None:
+        plan = network.architecture
+        if not (isinstance(plan, SpectralPrimalDual) and plan.causal):
+            raise InputError("a stream needs a causal spectral network; choose another")
+        self.grid, self.latency = plan.grid, plan.reach[1]
+        self._network, self._plan = network, plan
+        silence = np.zeros(self.grid)
+        self._given = _DelayLine([Box(silence, silence)] * (self.latency // self.grid))
+        self._stages = [_SpectralStage(plan, network.weights, stage) for stage in range(len(plan.windows))]
+
+    def push(self, lo: NumpyArray, hi: NumpyArray) -> NumpyArray:
+        """Take the cells of the next block; return the restored block of ``latency`` samples earlier."""
+        if np.shape(lo) != (self.grid,):
+            raise InputError(f"this network takes blocks of {self.grid} samples, got shape {np.shape(lo)}")
+        given = self._plan.inputs(lo, hi, check_values=True)
+        box = self._plan.convert(given, next(iter(self._network.weights.values())))
+        signals = np.stack([box.centre, box.centre, box.lo, box.hi])  # x, and what it was restored from
+        with limited(self._network.threads):
+            for stage in self._stages:
+                signals = stage.push(signals)
+        restored: NumpyArray = self._plan.finish(signals[0], self._given.push(given))
+        return restored.astype(given.lo.dtype, copy=False)
+
+
+class _SpectralStage:
+    """One stage of a spectral network, hop by hop, and the earlier frames that its context sees."""
+
+    def __init__(self, plan: SpectralPrimalDual, weights: Arrays, stage: int) -> None:
+        self._plan, self._weights, self._stage = plan, weights, stage
+        window = plan.window_lengths()[stage]
+        self._hop, dtype = window // OVERLAP, _type_of(weights)
+        self._frame = GaborFrame(window, window, self._hop)
+        self._signal, self._centre = (_RunningSTFT(self._frame, dtype) for _ in range(2))
+        self._radii = np.zeros((2, window), dtype)
+        self._radii_weight = window_weight(self._frame).astype(dtype)
+        self._earlier: dict[str, NumpyArray] = {}
+        layers = range(stage * plan.steps, (stage + 1) * plan.steps)
+        self._layers = [_SpectralLayer(plan, weights, layer, self._frame) for layer in layers]
+        # Each step works on a later frame than the one before it.
+        delay = OVERLAP - 1
+        self._priors = [_DelayLine([GroupL21(2)] * (step * delay)) for step in range(plan.steps)]
+        latency = plan.steps * delay * self._hop
+        self._late = np.zeros((4, -latency % plan.grid), dtype)  # so that the next stage has whole blocks
+        self._given = _DelayLine[Any]([np.zeros((3, self._hop), dtype)] * (plan.steps * delay))
+
+    def push(self, signals: NumpyArray) -> NumpyArray:
+        """Take a block of the signal, centres and bounds, shape (4, grid); return the block, later."""
+        hops = [self._step(hop) for hop in np.split(signals, signals.shape[-1] // self._hop, axis=-1)]
+        everything = np.concatenate([self._late, *hops], -1)
+        self._late = everything[:, signals.shape[-1] :]
+        return everything[:, : signals.shape[-1]]
+
+    def _step(self, signals: NumpyArray) -> NumpyArray:
+        x, centre, lo, hi = signals
+        box = Box(lo[None], hi[None])
+        _advance(self._radii, np.concatenate(square_radii(box)))
+        bounded, squares = (self._radii @ self._radii_weight + LEAST_SQUARE_RADIUS).reshape(2, 1, 1, 1)
+        priors = self._plan.priors(
+            self._stage,
+            self._weights,
+            self._signal.analyse(x[None]).reshape(1, 1, -1, 2),
+            self._centre.analyse(centre[None]).reshape(1, 1, -1, 2),
+            bounded,
+            squares,
+            self._remember,
+        )
+        state = State.at(x[None], GroupL21(2), box)
+        for layer, line, prior in zip(self._layers, self._priors, priors, strict=True):
+            state = layer.step(state, line.push(prior))
+        return np.concatenate([state.x, self._given.push(signals[1:])])
+
+    def _remember(self, kind: str, h: NumpyArray) -> tuple[NumpyArray, int]:
+        """Put the earlier frames before a new one; those that no convolution sees are dropped."""
+        before = 2 * (DILATIONS[int(kind.partition(".")[2]) % len(DILATIONS)] if "look" in kind else 1)
+        earlier = self._earlier.get(kind, np.zeros((1, before, *h.shape[2:]), h.dtype))
+        together = np.concatenate([earlier, h], 1)
+        self._earlier[kind] = together[:, -before:]
+        return together, before
+
+
+class _SpectralLayer:
+    """One primal-dual step on frames, and delay lines for its inputs."""
+
+    def __init__(self, plan: SpectralPrimalDual, weights: Arrays, layer: int, frame: GaborFrame) -> None:
+        dtype = _type_of(weights)
+        running = _RunningSTFT(frame, dtype)
+        self._block = plan.block(layer, weights, running.analyse, running.synthesise)
+        silence = np.zeros((1, frame.hop), dtype)
+        self._cells = _DelayLine[Any]([Box(silence, silence)] * (OVERLAP - 1))
+        self._x = _DelayLine[Any]([silence] * (OVERLAP - 1))
+        # The dual variable before the first step of a stage is the number 0.
+        is_first = layer % plan.steps == 0
+        self._y = _DelayLine[Any]([] if is_first else [np.zeros((1, frame.channels), dtype)] * (OVERLAP - 1))
+
+    def step(self, state: State, prior: GroupL21) -> State:
+        x, y, cells = self._x.push(state.x), self._y.push(state.y), self._cells.push(state.G)
+        return self._block(State(x, y, state.x_bar, prior, cells))
+
+
+class _RunningSTFT:
+    """The transform of a tight frame, one hop or one frame per call."""
+
+    def __init__(self, frame: GaborFrame, dtype: Any) -> None:
+        self._frame = frame
+        self._seen, self._sum = np.zeros((2, 1, frame.window_length), dtype)
+
+    def analyse(self, x: NumpyArray) -> NumpyArray:
+        """Take a hop; return the coefficients of the frame that it completes."""
+        _advance(self._seen, x)
+        coefficients: Any = self._frame.analyse_view(self._seen)
+        return coefficients  # type: ignore[no-any-return]
+
+    def synthesise(self, y: NumpyArray) -> NumpyArray:
+        """Take the coefficients of a frame; return the hop that it completes."""
+        _advance(self._sum, 0.0)
+        self._sum += self._frame.synthesise_view(y)
+        complete: NumpyArray = self._sum[:, : self._frame.hop].copy()
+        return complete
+
+
+def _advance(window: NumpyArray, newest: Any) -> None:
+    """Shift the samples of a window by a hop, and put the newest at its end."""
+    hop = newest.shape[-1] if np.ndim(newest) else window.shape[-1] // OVERLAP
+    window[..., :-hop] = window[..., hop:].copy()
+    window[..., -hop:] = newest
 
 
 class _DelayLine(Generic[Value]):

@@ -22,7 +22,7 @@ from pdrn.errors import InputError
 from pdrn.nets import Network, PrimalDual, SpectralPrimalDual
 from pdrn.nets.maps import ConvolutionalMap
 from pdrn.nets.primal_dual import Architecture
-from pdrn.nets.runtime import RunningNetwork
+from pdrn.nets.runtime import RunningNetwork, RunningSpectralNetwork
 
 RestoreBlock: TypeAlias = Callable[[Cells], FloatArray]
 """Restores the middle of a stretch of one channel; see `Method.restore`."""
@@ -430,9 +430,9 @@ class SpectralMethod:
         plan = require_spectral(network.architecture)
         self.network, self.model = network, model
         self.before, self.after = plan.reach
-        self.hop = plan.grid
-        # It looks far ahead and is late anyway; short blocks would compute most samples twice.
-        self.stream_block = self.hop * max(-(-self.after // self.hop), 1)
+        self.hop, self._causal = plan.grid, plan.causal
+        # One that looks far ahead is late anyway, and short blocks would compute most samples twice.
+        self.stream_block = self.hop if plan.causal else max(self.after, self.hop)
 
     def offline_block(self, frames: int | None) -> int:
         """Divide the sound evenly into blocks of at most `OFFLINE_SAMPLES`: the last one is padded."""
@@ -445,12 +445,29 @@ class SpectralMethod:
         restored: FloatArray = self.network(cells.lo, cells.hi)
         return restored[self.before : len(restored) - self.after]
 
-    def open_stream(self) -> None:
-        """Return None: it has no state."""
+    def open_stream(self) -> RestoreBlock | None:
+        """Return a causal network that runs on block by block, None for others."""
+        return _SpectralStream(self) if self._causal else None
 
     def by_layer(self, cells: Cells) -> list[FloatArray]:
         """Return the estimate of each layer for a whole stretch of one channel."""
         return self.network.by_layer(cells.lo, cells.hi)
+
+
+class _SpectralStream:
+    """A causal spectral network on consecutive blocks."""
+
+    def __init__(self, method: SpectralMethod) -> None:
+        self._running = RunningSpectralNetwork(method.network)
+        self._is_new = True
+
+    def __call__(self, cells: Cells) -> FloatArray:
+        grid = self._running.grid
+        news, self._is_new = cells if self._is_new else cells[-grid:], False
+        for start in range(0, len(news), grid):
+            block = news[start : start + grid]
+            last = self._running.push(block.lo, block.hi)
+        return last
 
 
 OFFLINE_SAMPLES = 1 << 18
