@@ -456,8 +456,7 @@ class Convolution:
         """Return ``h + mix clip(kernel * h + bias) + bias``, a residual block, without the first frames."""
         if is_tensor(h):
             return (h + (self._tensor(h) @ mix.T + bias))[:, skip:]
-        matrix = np.ascontiguousarray(mix.T)
-        return self._numpy(h, skip, lambda out, own: out @ matrix + bias + own)
+        return self._numpy(h, skip, lambda out, own: out @ mix.T + bias + own)
 
     def _tensor(self, h: torch.Tensor) -> torch.Tensor:
         functional: Any = namespace(h).nn.functional
@@ -480,7 +479,7 @@ class Convolution:
         """Convolve a few frames at a time; ``finish`` sees these and their inputs, (positions, channels)."""
         rows, frames, positions, channels = h.shape
         out, taps, width, _ = self.kernel.shape
-        matrices = [np.ascontiguousarray(self.kernel[:, tap].reshape(out, -1).T) for tap in range(taps)]
+        matrices = [self.kernel[:, tap].reshape(out, -1).T for tap in range(taps)]
         result = np.empty((rows, frames - skip, positions, out), h.dtype)
         most = max(POSITIONS_AT_ONCE // positions, 1)
         side = width // 2
