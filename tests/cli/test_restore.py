@@ -88,12 +88,13 @@ def test_refuses_filename_beside_a_named_output(folder):
 @pytest.mark.parametrize(
     ("options", "method", "model"),
     [
-        ([], "both", "speech-large"),
-        (["--method", "network"], "network", "speech-large"),
+        ([], "network", "universal"),
+        (["--method", "network"], "network", "universal"),
+        (["--method", "both"], "both", "universal"),
         (["--model", "speech-small"], "both", "speech-small"),
         (["--model", "speech-small", "--method", "network"], "network", "speech-small"),
         (["--method", "cp"], "cp", None),
-        (["--iterations", 2], "both", "speech-large"),
+        (["--iterations", 2], "both", "universal"),
     ],
 )
 def test_reports_method_and_model(folder, tiny_models, options, method, model):
@@ -113,7 +114,7 @@ def test_reports_method_and_model(folder, tiny_models, options, method, model):
         (["--model", "music"], 2, "there is no model or file 'music'; there are speech-large"),
         (["--method", "cp", "--model", "speech-large"], 2, "method cp takes no model"),
         (["--method", "network", "--iterations", 3], 2, "no iterations"),
-        (["--method", "network", "--clip-at", 0.9], 1, "one width, and these differ; choose method cp"),
+        (["--model", "speech-large", "--clip-at", 0.9], 1, "one width, and these differ; choose method cp"),
     ],
 )
 def test_refuses_models_that_do_not_fit(folder, tiny_models, options, exit_code, reason):

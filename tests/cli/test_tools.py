@@ -71,11 +71,11 @@ def test_demo_shows_network_and_solver(short_demo, tiny_models, tmp_path):
     assert result.returncode == 0
     rows = [line.split("│")[1:-1] for line in result.stdout.splitlines() if line.startswith("│")]
     assert [int(row[0]) for row in rows] == [4, 4, 5, 5, 6, 6, 8, 8]
-    assert [row[1].strip() for row in rows] == 4 * ["speech-large", "cp"]
+    assert [row[1].strip() for row in rows] == 4 * ["universal", "cp"]
     assert {row[-2].strip() for row in rows} == {"by 0"}
     drawing = (tmp_path / "demo" / "cells.svg").read_text()
     assert drawing.count("<polyline") == 3
-    assert "speech-large" in drawing
+    assert "universal" in drawing
 
 
 @pytest.mark.parametrize(
@@ -114,10 +114,7 @@ def test_inspect_describes_files(tiny_models, tmp_path):
     assert first["levels"] == "4 bits in use, mid-rise, a step of 0.0625"
     assert (first["peak"], first["frames"], first["advice"]) == (0.46875, 9999, None)
     assert (second["levels"], second["samples_at_peak"]) == ("16 bits", 9)
-    assert (first["restored_by"], second["restored_by"]) == (
-        "speech-large and Chambolle-Pock",
-        "Chambolle-Pock",
-    )
+    assert (first["restored_by"], second["restored_by"]) == ("universal", "universal")
     assert "c.wav" in result.stderr
     assert "mid-rise" in pdrn("inspect", tmp_path / "a.wav").stdout
 
@@ -155,31 +152,35 @@ def test_env_lists_versions():
 
 def test_models_list_has_rate_size_and_latency(tiny_models):
     rows = [json.loads(line) for line in pdrn("models", "list", "--json").stdout.splitlines()]
-    assert [row["name"] for row in rows] == ["speech-large", "speech-small"]
-    assert rows[1]["sample_rate_hz"] == 16000
-    assert rows[1]["stream_latency_samples"] == 23
+    assert [row["name"] for row in rows] == ["speech-large", "speech-small", "universal"]
+    assert [row["sample_rate_hz"] for row in rows] == [16000, 16000, None]
+    assert rows[1]["stream_latency_ms"] == 1000 * 23 / 16000
     assert rows[1]["bytes"] == (tiny_models / "speech-small.safetensors").stat().st_size
     table = pdrn("models", "list").stdout
     assert "speech-large" in table
     assert "16000 Hz" in table
+    assert "any" in table
 
 
 def test_models_show_prints_the_card(tiny_models):
     assert pdrn("models", "show", "speech-large").stdout.startswith("# speech-large")
     other = pdrn("models", "show", "music")
     assert other.returncode == 1
-    assert other.stderr == "pdrn: no model is called 'music'; there are speech-large, speech-small\n"
+    assert (
+        other.stderr == "pdrn: no model is called 'music'; there are speech-large, speech-small, universal\n"
+    )
 
 
 def test_models_verify_finds_a_changed_file(tiny_models, tmp_path, monkeypatch):
-    assert pdrn("models", "verify").stdout == "speech-large: intact\nspeech-small: intact\n"
+    intact = "speech-large: intact\nspeech-small: intact\nuniversal: intact\n"
+    assert pdrn("models", "verify").stdout == intact
     assert pdrn("models", "verify", "speech-small").stdout == "speech-small: intact\n"
     for file in tiny_models.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / "speech-large.safetensors").write_bytes(b"other")
     monkeypatch.setattr(registry, "FOLDER", tmp_path)
     done = pdrn("models", "verify")
-    assert (done.returncode, done.stdout) == (1, "speech-small: intact\n")
+    assert (done.returncode, done.stdout) == (1, "speech-small: intact\nuniversal: intact\n")
     assert "install pdrn again" in done.stderr
 
 

@@ -20,7 +20,7 @@ def socket(server):
 
 def test_live_equals_python_stream(socket):
     socket.send(json.dumps({"sample_rate_hz": RATE, "quantize_bits": 4}))
-    stream = pdrn.Restorer().stream(RATE, bits=4)
+    stream = pdrn.Restorer("speech-small", method="network").stream(RATE, bits=4)  # the one of low latency
     assert json.loads(socket.recv())["latency_samples"] == stream.latency_samples
     samples = tone().astype(np.float32)
     answers = []

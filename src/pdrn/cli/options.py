@@ -123,7 +123,8 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: s
     table = Table(title=title)
     table.add_column(headings[0], overflow="fold")
     for heading, *cells in list(zip(headings, *rows, strict=True))[1:]:
-        table.add_column(heading, justify="right", min_width=max(map(len, cells), default=0))
+        width = max(map(len, [*heading.split(), *cells]))
+        table.add_column(heading, justify="right", min_width=width, max_width=width)
     for first, *others in rows:
         table.add_row(printable(first), *others)
     Console(markup=False, emoji=False).print(table)

@@ -192,11 +192,22 @@ def compare(
             print(dumps({name: value if is_finite(value) else None for name, value in row.items()}))
         return
     defined = [name for name in figures if any(row[name] is not None for row in rows)]
-    units = [name.removesuffix("_db") + " / dB" if name.endswith("_db") else name for name in defined]
     print_table(
-        ["file", *(unit.replace("_", " ") for unit in units)],
+        ["file", *(_HEADINGS[name] for name in defined)],
         [[row["file"], *(_decimals(row[name]) for name in defined)] for row in rows],
     )
+
+
+_HEADINGS = {
+    "snr_db": "SNR dB",
+    "segmental_snr_db": "seg. SNR dB",
+    "si_sdr_db": "SI-SDR dB",
+    "log_spectral_distance_db": "LSD dB",
+    "pesq": "PESQ",
+    "stoi": "STOI",
+    "zimtohrli": "Zimtohrli",
+}
+"""Short, so that the names of files have room on a line of 80 characters."""
 
 
 def _decimals(figure: float | None) -> str:

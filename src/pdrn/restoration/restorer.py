@@ -83,7 +83,7 @@ class Restorer:
     model : str or path, optional
         The name of a bundled model, or a file written by `pdrn train`. Default: `universal`.
     iterations : int, optional
-        Iterations of Chambolle-Pock; default: the tuned number.
+        Iterations of Chambolle-Pock, alone or in the mean; default: the tuned number.
     mix : float
         From 0, the centres of the cells, to 1, the full restoration.
     threads : int
@@ -166,8 +166,10 @@ class Restorer:
         if gaps:
             raise InputError("networks do not fill gaps; choose method cp")
         network = registry.read_model(self.model or registry.DEFAULT).method(rate, step, self.shifts)
-        alone = isinstance(network, SpectralMethod) if self.method == "auto" else self.method == "network"
-        return network if alone else MeanMethod(network, solver)
+        alone = isinstance(network, SpectralMethod) and self.iterations is None
+        if self.method == "network" or (self.method == "auto" and alone):
+            return network
+        return MeanMethod(network, solver)
 
     def restore(
         self,

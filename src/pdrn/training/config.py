@@ -261,9 +261,23 @@ class Config:
         )
 
 
+ADDED = {
+    "data": ("companded", "clipped", "attenuation_db", "training_rates_hz", "rate_jitter"),
+    "loss": ("logarithmic",),
+    "optimiser": ("precision",),
+}
+"""Settings that names of runs leave out at their default: runs from before they existed keep their names."""
+
+
 def run_name(config: Config, corpus_sha256: str) -> str:
     """Return the hash that names the folder of a run."""
-    described = json.dumps([encode(config), corpus_sha256], sort_keys=True)
+    table = encode(config)
+    for part, names in ADDED.items():
+        defaults = type(getattr(config, part))
+        for name in names:
+            if getattr(getattr(config, part), name) == getattr(defaults, name):
+                del table[part][name]
+    described = json.dumps([table, corpus_sha256], sort_keys=True)
     return hashlib.sha256(described.encode()).hexdigest()[:16]
 
 
