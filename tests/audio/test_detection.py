@@ -666,3 +666,14 @@ def test_gap_does_not_hide_unquantized_channel():
     channels = np.stack([MidRise(5).quantize(SECOND), np.sin(np.arange(16000))])
     with pytest.raises(UndetectedError, match="channel 1"):
         choose(channels, "FLOAT", gaps=True)
+
+
+@pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_S8"])
+def test_sound_in_8_bits_has_8_bits_whatever_was_done_to_it(subtype):
+    faded = MidTread(8).quantize(MidTread(5).quantize(SECOND) * np.linspace(0.3, 0.9, len(SECOND)))[None]
+    with pytest.raises(UndetectedError):
+        choose(faded)
+    found = choose(faded, subtype)
+    assert str(found) == "8 bits"
+    assert found.step == 2 / 2**8
+    assert found.observe(faded).contains(faded).all()

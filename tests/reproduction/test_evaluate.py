@@ -105,6 +105,15 @@ def test_convolutional_network_restores_whole_signals(network_file):
         assert np.allclose(restored, unit * network(lower, upper), atol=1e-6)
 
 
+@pytest.mark.parametrize("rate", [8000, 44100])
+def test_spectral_network_restores_at_the_rate_of_the_corpus(network_file, rate):
+    path, _ = network_file(SpectralPrimalDual((0.004,), steps=2, channels=4, blocks=1))
+    cells = cells_of(0.6 * np.sin(np.arange(700) / 9))
+    (restored,) = method_named(path, sample_rate_hz=rate)([cells])
+    expected = files.load(path)[0].at(rate)(cells.lo, cells.hi)
+    assert np.allclose(restored, expected, atol=1e-6)
+
+
 @pytest.mark.parametrize("unit", ["full scale", "cell"])
 @pytest.mark.parametrize("map", [DenseMap(64), ConvolutionalMap(16, 32, 16)], ids=["dense", "convolutional"])
 def test_refuses_network_file_at_another_rate(tmp_path, map, unit):

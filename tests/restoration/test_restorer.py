@@ -93,7 +93,7 @@ def test_accepts_no_samples():
     [
         (np.zeros((5000, 2)), RATE, r"\(5000, 2\)"),
         (np.zeros((2, 2, 2)), RATE, r"\(2, 2, 2\)"),
-        (np.zeros(5, np.int16), RATE, "int16"),
+        (np.zeros(5, np.int64), RATE, "int64"),
         (np.array([np.inf]), RATE, "inf"),
         (np.zeros(5), 0, "sample rate"),
         (np.zeros(5), 16000.5, r"16000\.5"),
@@ -102,6 +102,18 @@ def test_accepts_no_samples():
 def test_refuses_bad_samples_and_rates(samples, rate, reason):
     with pytest.raises(ValueError, match=reason):
         pdrn.restore(samples, rate, bits=5)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "middle", "bits"), [(np.uint8, 128, 8), (np.int8, 0, 8), (np.int16, 0, 16), (np.int32, 0, 32)]
+)
+def test_integers_are_pcm(tiny_models, dtype, middle, bits):
+    codes = np.round(100 * np.sin(np.arange(3000) / 30) * np.sin(np.arange(3000) / 700))
+    coarse = 2.0 ** (bits - 8)  # all of them hold 8 bits
+    restored = pdrn.restore((codes * coarse + middle).astype(dtype), RATE)
+    assert np.abs(restored - codes / 128).max() <= 1 / 256
+    assert not np.array_equal(restored, codes / 128)
+    np.testing.assert_allclose(restored, pdrn.restore(codes / 128, RATE, bits=8), atol=1e-6)
 
 
 @pytest.mark.parametrize(

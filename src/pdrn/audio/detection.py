@@ -571,6 +571,10 @@ class QuantizerOptions:
             check_positive("the clipping threshold", self.clip_at)
 
 
+COARSE_BITS = 12
+"""Sound stored as PCM of so few bits is restored at these bits where detection fails."""
+
+
 def choose_quantizer(
     samples: Values | None,
     options: QuantizerOptions | None = None,
@@ -632,9 +636,12 @@ def choose_quantizer(
     try:
         return _detect(_with_sound(samples), options.truncated)
     except UndetectedError as reason:
-        # 5. Too few levels to detect a step, but neighbours on the grid of the PCM that stores them.
-        if stored and known.size and isinstance(reason, UncertainError) and _are_dense(samples, stored.step):
-            return Bounded(stored)
+        # 5. Whatever was done to them, samples were rounded to the levels of the PCM that stores them. These
+        # are the quantizer if they are coarse, or if too few levels are in use to detect a step.
+        if stored and known.size:
+            is_coarse = stored.bits is not None and stored.bits <= COARSE_BITS
+            if is_coarse or (isinstance(reason, UncertainError) and _are_dense(samples, stored.step)):
+                return Bounded(stored)
         # 6. Not quantized, and only gaps are to be filled in.
         has_gaps = gaps or known.size < samples.size
         if has_gaps and not stored and _is_unquantized(samples):

@@ -16,7 +16,7 @@ from pdrn.audio.metrics import check_pesq, mse, pesq, snr, snr_pooled, stoi, zim
 from pdrn.audio.quantizers import MidRise
 from pdrn.convex import DCT, ChambollePock, dequantization, solve
 from pdrn.errors import InputError
-from pdrn.nets import Network
+from pdrn.nets import Network, SpectralPrimalDual
 from pdrn.nets.files import Unit, describe, load, require_cells
 from pdrn.restoration import registry
 from pdrn.restoration.restorer import Restorer
@@ -74,7 +74,8 @@ def method_named(name: str, frame_length: int = FRAME_LENGTH, sample_rate_hz: in
             raise InputError(
                 f"{model} is for {rate} Hz and this is {sample_rate_hz} Hz; resample the corpus to {rate} Hz"
             )
-        if require_cells(network.architecture).frame_length is not None or provenance.unit != "cell":
+        takes_any_cells = isinstance(network.architecture, SpectralPrimalDual) or provenance.unit == "cell"
+        if require_cells(network.architecture).frame_length is not None or not takes_any_cells:
             if shifts not in (None, 1):
                 raise InputError(f"{model} can be run on one grid alone; leave :{shifts} out")
             return network_method(network, provenance.unit)

@@ -30,7 +30,7 @@ from pdrn.restoration.methods import (
     Method,
     SpectralMethod,
 )
-from pdrn.restoration.streaming import BlockRestorer, Progress, Stream, as_channels
+from pdrn.restoration.streaming import BlockRestorer, Progress, Stream, as_channels, pcm_subtype
 from pdrn.storage import Target, refuse_same
 
 MethodName = Literal["auto", "both", "network", "cp"]
@@ -183,8 +183,9 @@ class Restorer:
 
         Parameters
         ----------
-        samples : array_like of floats, shape (frames,) or (channels, frames)
-            Full scale is [-1, 1]. NaN marks missing samples. Channels do not influence each other.
+        samples : array_like, shape (frames,) or (channels, frames)
+            Floats with full scale [-1, 1], where NaN marks missing samples; or integers, as PCM stores them.
+            Channels do not influence each other.
         sample_rate_hz : int
         progress : callable, optional
             Called with the frames done and the frames in all.
@@ -192,7 +193,7 @@ class Restorer:
             `bits`, `step`, `law`, `clip_at` and `truncated` as in `QuantizerOptions`; default: detected.
         """
         rows = as_channels(samples, most_channels=8)
-        quantizer = choose_quantizer(rows, QuantizerOptions(**known))
+        quantizer = choose_quantizer(rows, QuantizerOptions(**known), pcm_subtype(samples))
         if np.isnan(rows).any():
             quantizer = Gaps(quantizer)
         cells = Observer(quantizer).observe(rows)

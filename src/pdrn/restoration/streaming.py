@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pdrn.audio.cells import Cells, FloatArray, concatenate, frozen
 from pdrn.audio.files import RawFormat
-from pdrn.audio.quantizers import Observer, Quantizer
+from pdrn.audio.quantizers import PCM_BITS, Observer, Quantizer
 from pdrn.errors import AudioError, InputError, system_reason
 from pdrn.restoration.methods import Method, RestoreBlock
 
@@ -253,11 +253,17 @@ class Stream:
 def as_channels(samples: ArrayLike, most_channels: int = 64) -> NDArray[np.float64]:
     """Return samples of shape (frames,) or (channels, frames) as float64 of shape (channels, frames).
 
-    An array with more channels than frames and than `most_channels` is refused: it is probably transposed.
+    Integers are PCM, and scaled to a full scale of 1. An array with more channels than frames and than
+    `most_channels` is refused: it is probably transposed.
     """
     array = np.asarray(samples)
+    if (subtype := pcm_subtype(array)) is not None:
+        middle = 128.0 if subtype == "PCM_U8" else 0.0
+        array = (array - middle) / 2.0 ** (PCM_BITS[subtype] - 1)
     if array.dtype.kind != "f":
-        raise InputError(f"samples are floats with full scale 1, got {array.dtype}; convert and scale them")
+        raise InputError(
+            f"samples are floats or integers of 8, 16 or 32 bits, got {array.dtype}; convert them"
+        )
     if array.ndim not in (1, 2):
         raise InputError(f"need (frames,) or (channels, frames), got shape {array.shape}; reshape it")
     if array.ndim == 2 and len(array) > max(array.shape[1], most_channels):
@@ -266,6 +272,16 @@ def as_channels(samples: ArrayLike, most_channels: int = 64) -> NDArray[np.float
     if np.isinf(rows).any():
         raise InputError("a sample is infinite; repair it, or mark it as missing with NaN")
     return rows
+
+
+def pcm_subtype(samples: ArrayLike) -> str | None:
+    """Return how a file would store an array of integers; None for floats.
+
+    >>> pcm_subtype(np.zeros(3, np.int16))
+    'PCM_16'
+    """
+    subtypes = {"uint8": "PCM_U8", "int8": "PCM_S8", "int16": "PCM_16", "int32": "PCM_32"}
+    return subtypes.get(np.asarray(samples).dtype.name)
 
 
 def restore_bytes(
