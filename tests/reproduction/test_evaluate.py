@@ -9,7 +9,7 @@ from pdrn.audio.corpus import Corpus, speech
 from pdrn.audio.quantizers import MidRise
 from pdrn.convex import DCT
 from pdrn.errors import InputError
-from pdrn.nets import ConvolutionalMap, DenseMap, Network, PrimalDual, files
+from pdrn.nets import ConvolutionalMap, DenseMap, Network, PrimalDual, SpectralPrimalDual, files
 from pdrn.nets.files import encode
 from pdrn.reproduction.evaluate import evaluate, method_named, trained_depths
 from pdrn.restoration.restorer import Restorer
