@@ -5,7 +5,8 @@
 Of every folder, COUNT recordings, evenly chosen, are taken at each rate up to their own, their middle SECONDS
 with a peak at full scale. They are turned into cells: `rise5` and `tread5` are 5 bits mid-rise and mid-tread,
 `mulaw` and `alaw` are G.711, `clip5` is clipping at a signal-to-noise ratio of 5 dB in 16 bits. Methods are
-`cp`, `restore` (the default of `pdrn restore`), a bundled model or a network file.
+`cp`, `restore` (the default of `pdrn restore`), a bundled model or a network file; with `+cp`, its mean with
+Chambolle-Pock.
 
 Prints, for every method, the mean gain in dB over the centres of the cells, the worst gain of a recording,
 and how many times faster than real time it was; with --metrics PESQ (at 8 and 16 kHz) and Zimtohrli, too.
@@ -60,7 +61,8 @@ def restorer(method: str) -> Restorer:
     """Return the restorer of a method by its name."""
     if method in ("cp", "restore"):
         return Restorer(method="cp" if method == "cp" else "auto")
-    return Restorer(method, method="network")
+    model = method.removesuffix("+cp")
+    return Restorer(model, method="network" if model == method else "both")
 
 
 def measure(recordings: list[FloatArray], rate: int, kind: str, method: str, metrics: bool) -> dict[str, Any]:
