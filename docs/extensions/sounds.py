@@ -37,8 +37,10 @@ def made(folder: Path) -> Iterator[Heard]:
     cells = quantizer.cells(quantizer.encode(samples))
     restorers = {
         "cp": ("restored by Chambolle-Pock", Restorer(method="cp")),
-        "network": ("restored by the network <code>speech-large</code>", Restorer(method="network")),
-        "both": ("restored by both, as <code>pdrn restore</code> does", Restorer()),
+        "network": (
+            "restored by <code>universal</code>, the default",
+            Restorer(),
+        ),
     }
     write(folder / "original.wav", samples, rate, subtype="PCM_16", overwrite=True)
     yield Heard("original.wav", "original", None)

@@ -114,7 +114,7 @@ def test_inspect_describes_files(tiny_models, tmp_path):
     assert first["levels"] == "4 bits in use, mid-rise, a step of 0.0625"
     assert (first["peak"], first["frames"], first["advice"]) == (0.46875, 9999, None)
     assert (second["levels"], second["samples_at_peak"]) == ("16 bits", 9)
-    assert (first["restored_by"], second["restored_by"]) == ("universal", "universal")
+    assert (first["restored_by"], second["restored_by"]) == ("universal", "Chambolle-Pock")
     assert "c.wav" in result.stderr
     assert "mid-rise" in pdrn("inspect", tmp_path / "a.wav").stdout
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import pdrn
 from pdrn.audio.quantizers import ALaw, MidRise, MidTread, MuLaw
@@ -9,6 +11,7 @@ from pdrn.errors import InputError
 from pdrn.nets.files import describe
 from pdrn.restoration import registry
 from pdrn.restoration.methods import NETWORK_SHARE
+from pdrn.restoration.registry import FINEST_STEP
 from pdrn.restoration.restorer import Restorer
 
 RATE = 16000
@@ -66,11 +69,19 @@ def test_refuses_unknown_names(tiny_models, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("rate", [8000, 11025, 44100])
-@pytest.mark.parametrize("step", [None, 2.0**-15, 1 / 16])
-def test_auto_is_the_universal_model_for_any_rate_and_cells(tiny_models, rate, step):
-    assert used(Restorer(), rate, step) == "universal"
-    assert used(Restorer(method="network"), rate, step) == "universal"
-    assert used(Restorer(method="cp"), rate, step) is None
+def test_auto_is_the_universal_model_at_any_rate(tiny_models, rate):
+    assert used(Restorer(), rate) == "universal"
+    assert used(Restorer(method="network"), rate) == "universal"
+    assert used(Restorer(method="cp"), rate) is None
+
+
+@given(step=st.none() | st.floats(2.0**-16, 1.0))
+@settings(suppress_health_check=["function_scoped_fixture"])
+def test_auto_takes_chambolle_pock_for_fine_steps_and_several_widths(tiny_models, step):
+    is_coarse = step is not None and step * (1 + 1e-3) >= FINEST_STEP
+    assert used(Restorer(), step=step) == ("universal" if is_coarse else None)
+    assert used(Restorer("universal"), step=step) == "universal"
+    assert used(Restorer(method="network"), step=step) == "universal"
 
 
 def test_auto_without_models_is_chambolle_pock(no_models):
@@ -133,7 +144,7 @@ def test_gaps_use_chambolle_pock(tiny_models):
 def test_cells_of_several_widths_are_restored_by_the_network(tiny_models, known):
     law = {"mulaw": MuLaw(), "alaw": ALaw()}.get(known.get("law"), MidTread(8))
     samples = law.quantize(np.clip(SIGNAL, -0.5, 0.5))
-    restored = Restorer().restore(samples, 44100, **known)
+    restored = Restorer("universal").restore(samples, 44100, **known)
     np.testing.assert_array_equal(law.quantize(np.clip(restored, -0.5, 0.5)), samples)
     assert (restored > 0.55).any() == ("clip_at" in known)
 

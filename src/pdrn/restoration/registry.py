@@ -149,6 +149,19 @@ def sample_rate_of(name: str) -> int | None:
 DEFAULT = "universal"
 """The model of method "auto"."""
 
+FINEST_STEP = 2 / 2**10
+"""Finest step in the training of the default model."""
+
+_ROUNDING = 1 + 1e-3  # of a detected step
+
+
+def suits_default(step: float | None) -> bool:
+    """Tell whether the default model is the better choice for cells of this width; None: widths differ.
+
+    Chambolle-Pock is better for finer cells, G.711 and clipped sound.
+    """
+    return DEFAULT in names() and step is not None and step * _ROUNDING >= FINEST_STEP
+
 
 def for_rate(rate_hz: int) -> list[str]:
     """Return the bundled models for sound of this rate, the default first, then by size."""

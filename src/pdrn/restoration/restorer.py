@@ -89,8 +89,9 @@ class Restorer:
     threads : int
         Number of blocks computed in parallel.
     method : str
-        "network": the model alone. "cp": Chambolle-Pock alone. "both": their mean. "auto": a spectral
-        network such as `universal` alone, another network in the mean, Chambolle-Pock for missing samples.
+        "network": the model alone. "cp": Chambolle-Pock alone. "both": their mean. "auto": without a model,
+        `universal` where it is the better one, else Chambolle-Pock; a model of your choice alone if it is
+        spectral, else in the mean.
     shifts : int, optional
         Number of shifted grids on which a network runs and whose results are averaged; see `NetworkMethod`.
 
@@ -161,7 +162,7 @@ class Restorer:
         rate = int(sample_rate_hz)
         solver = ChambollePockMethod.at(rate, self.iterations)
         chosen_freely = self.method == "auto" and self.model is None
-        if self.method == "cp" or (chosen_freely and (gaps or registry.DEFAULT not in registry.names())):
+        if self.method == "cp" or (chosen_freely and (gaps or not registry.suits_default(step))):
             return solver
         if gaps:
             raise InputError("networks do not fill gaps; choose method cp")
