@@ -62,7 +62,7 @@ def restore(
     method: Annotated[
         Method,
         typer.Option(
-            help="The model (network), Chambolle-Pock (cp), their mean (both); auto: the better one for these levels."
+            help="The model (network), Chambolle-Pock (cp), their mean (both); auto: the better one."
         ),
     ] = "auto",
     model: Annotated[
