@@ -35,12 +35,14 @@ def signals(folder: Path, rate: int, count: int, seconds: float) -> list[FloatAr
     files = sorted(path for path in folder.rglob("*") if path.suffix in (".flac", ".wav", ".ogg"))
     files = [file for file in files if info(file).sample_rate_hz >= rate]
     found = []
-    for file in files[:: max(len(files) // count, 1)][:count]:
+    chosen = np.unique(np.linspace(0, len(files) - 1, min(count, len(files))).round().astype(int))
+    for file in (files[index] for index in chosen):
         samples = np.atleast_2d(resample(read(file), rate).samples).mean(0)
         length = int(min(len(samples), seconds * rate))
         start = (len(samples) - length) // 2
         part = samples[start : start + length]
-        found.append(part / np.abs(part).max())
+        if part.any():
+            found.append(part / np.abs(part).max())
     return found
 
 
@@ -88,7 +90,7 @@ def measure(recordings: list[FloatArray], rate: int, kind: str, method: str, met
     if metrics:
         if rate in (8000, 16000):
             row["pesq"] = or_none(lambda: pesq(recordings, estimates, rate))
-        row["zimtohrli"] = zimtohrli(recordings, estimates, rate)
+        row["zimtohrli"] = or_none(lambda: zimtohrli(recordings, estimates, rate))
     return row
 
 

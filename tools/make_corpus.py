@@ -34,23 +34,26 @@ SEMITONES = 5
 Signal = NDArray[np.float64]
 
 
-def split_of(index: int) -> str:
-    """Return the split of a speaker: of ten in order, the first is for test, the sixth for dev."""
-    return {0: "test", 5: "dev"}.get(index % 10, "train")
-
-
 def link_speech(source: Path, target: Path, corpus: str) -> None:
-    """Link the files of one corpus of speech, one speaker each, into the splits."""
+    """Link the files of one corpus of speech into the splits, by speaker.
+
+    Of ten speakers in order, the first is for test and the sixth for dev.
+    """
+    by_speaker: dict[str, list[Path]] = {}
+    for file in sorted(source.rglob("*.flac")):
+        speaker = file.stem if corpus == "digits" else file.stem.partition("-")[0]
+        by_speaker.setdefault(speaker, []).append(file)
     dev_speakers = DEV_SPEAKERS[corpus]
-    for index, file in enumerate(sorted(source.rglob("*.flac"))):
-        split = split_of(index)
+    for index, files in enumerate(by_speaker.values()):
+        split = {0: "test", 5: "dev"}.get(index % 10, "train")
         if split == "dev":
             dev_speakers -= 1
             if dev_speakers < 0:
                 continue
         folder = target / split / corpus
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / file.name).symlink_to(file.resolve())
+        for file in files:
+            (folder / file.name).symlink_to(file.resolve())
 
 
 def instrument(file: Path) -> str:
@@ -108,6 +111,8 @@ def main(arguments: list[str]) -> None:
     for name in ("librispeech", "digits", "orchestra"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     asked = parser.parse_args(arguments)
+    if asked.folder.exists():
+        parser.error(f"{asked.folder} exists; name a new folder")
     link_speech(asked.librispeech, asked.folder, "librispeech")
     link_speech(asked.digits, asked.folder, "digits")
     write_phrases(asked.orchestra, asked.folder)

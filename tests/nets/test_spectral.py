@@ -67,6 +67,30 @@ def test_one_set_of_weights_serves_every_rate(rate, seed):
     assert not np.array_equal(restored, (lo + hi) / 2)
 
 
+def test_weights_mean_the_same_at_another_rate():
+    """A signal below 4 kHz, at 8 and at 48 kHz: the prior weights agree where the rates do."""
+    plan = SpectralPrimalDual(windows=(0.032,), steps=2, channels=4, blocks=2, hidden=3, sample_rate_hz=8000)
+    network = disturbed(plan, 9)
+    tones, generator = [310.0, 620.0, 1550.0, 2480.0], np.random.default_rng(1)
+    corrections = {}
+    for rate in (8000, 48000):
+        time = np.arange(rate // 2) / rate
+        s = sum(np.sin(2 * np.pi * tone * time + phase) for phase, tone in enumerate(tones))
+        noise = generator.uniform(-1, 1, len(s))
+        at = network.at(rate).architecture
+        window = at.window_lengths()[0]
+        K = GaborFrame(len(s), window, window // OVERLAP)
+        pairs = K.apply(s + 0.01 * noise)[None].reshape(1, -1, window // 2 + 1, 2)
+        square = np.full((1, pairs.shape[1], 1), 0.01**2)
+        priors = at.priors(0, network.weights, pairs, pairs, square, square)
+        weight = next(priors).weight.reshape(pairs.shape[1], -1) / 0.01
+        corrections[rate] = weight[10:-10, :100].mean(0)
+    ratio = corrections[48000] / corrections[8000]
+    peaks = [round(tone * 0.032) for tone in tones]
+    assert np.abs(np.log(ratio[peaks])).max() < np.log(3)  # a coefficient has sqrt(6) of the power over noise
+    assert np.corrcoef(np.log(corrections[8000]), np.log(corrections[48000]))[0, 1] > 0.9
+
+
 @settings(max_examples=10)
 @given(seeds, st.sampled_from([1e-4, 0.3, 50.0]))
 def test_louder_cells_give_louder_sound(seed, factor):
@@ -109,10 +133,10 @@ def test_digital_silence_stays_silent():
 def test_it_sees_as_far_as_its_reach(plan, rate):
     network = disturbed(plan, 4).at(rate)
     grid, (before, after) = network.architecture.grid, network.architecture.reach
-    start = -(-before // grid) * grid
-    lo, hi = cells(5, start + 4 * grid + after + 3000)
-    whole = network(lo, hi)[start : start + 4 * grid]
+    start = before + 5 * grid
     beyond = start + 4 * grid + after
+    lo, hi = cells(5, beyond + 3000)
+    whole = network(lo, hi)[start : start + 4 * grid]
     part = network(lo[start - before : beyond], hi[start - before : beyond])[before : before + 4 * grid]
     np.testing.assert_allclose(part, whole, atol=1e-12)
     if plan.causal:
@@ -142,6 +166,8 @@ def test_a_convolution_is_that_of_torch(dilation, causal, width, at_once, monkey
     [
         ({"windows": ()}, "windows"),
         ({"windows": (5.0,)}, "windows"),
+        ({"windows": (0.005, 0.004)}, "multiples"),
+        ({"windows": (0.001,) * 1000, "steps": 1, "blocks": 2}, "blocks"),
         ({"steps": 0}, "steps"),
         ({"channels": 0}, "channels"),
         ({"sample_rate_hz": 0}, "sample_rate_hz"),
@@ -159,7 +185,7 @@ def test_only_spectral_networks_change_their_rate():
 
 
 @pytest.mark.parametrize("rate", [8000, 11025, 44100])
-@pytest.mark.parametrize("windows", [(0.008, 0.004), (0.004, 0.008), (0.006, 0.004)])
+@pytest.mark.parametrize("windows", [(0.008, 0.004), (0.004, 0.008), (0.006, 0.004, 0.002)])
 @pytest.mark.parametrize("make", [cells, clipped])
 def test_a_stream_is_the_signal_restored_at_once(rate, windows, make):
     plan = SpectralPrimalDual(windows, 2, 4, 2, hidden=3, causal=True, sample_rate_hz=rate)

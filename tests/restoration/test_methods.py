@@ -1,5 +1,7 @@
 """Chambolle-Pock on frames, a network, and their mean."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,12 +10,24 @@ from tests.nets.plans import disturbed
 
 from pdrn.audio.cells import Cells
 from pdrn.audio.corpus import speech
+from pdrn.audio.files import read, write
 from pdrn.audio.quantizers import ALaw, MidRise, MidTread, MuLaw
-from pdrn.nets import ConvolutionalMap, DenseMap, Network, PrimalDual
+from pdrn.errors import InputError
+from pdrn.nets import ConvolutionalMap, DenseMap, Network, PrimalDual, SpectralPrimalDual
 from pdrn.nets.files import Provenance, save
 from pdrn.nets.runtime import RunningNetwork
-from pdrn.restoration.methods import LOUDNESS, PACE, ChambollePockMethod, NetworkMethod, tuned_pace
+from pdrn.restoration import methods
+from pdrn.restoration.methods import (
+    LOUDNESS,
+    PACE,
+    ChambollePockMethod,
+    NetworkMethod,
+    SpectralMethod,
+    require_spectral,
+    tuned_pace,
+)
 from pdrn.restoration.restorer import Restorer
+from pdrn.restoration.streaming import BlockRestorer
 
 
 @pytest.fixture(scope="module")
@@ -328,3 +342,52 @@ def test_refuses_networks_unfit_for_sound(tmp_path):
         Restorer(str(tmp_path / "dense"))
     with pytest.raises(ValueError, match="step"):
         NetworkMethod(NETWORK, 0.0)
+
+
+SPECTRAL = SpectralPrimalDual((0.008, 0.004), 2, channels=4, blocks=1, hidden=3, causal=True)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("rate", [8000, 22050])
+@pytest.mark.parametrize("chunk", [1000, 7, 333])
+def test_spectral_stream_equals_array_and_file(causal, rate, chunk, tmp_path, monkeypatch):
+    monkeypatch.setattr(methods, "OFFLINE_SAMPLES", 1500)  # several blocks
+    network = disturbed(replace(SPECTRAL, causal=causal), 2, dtype=np.float32)
+    save(tmp_path / "net", network, Provenance())
+    restorer = Restorer(str(tmp_path / "net"))
+    samples = np.stack([MidRise(5).quantize(0.9 * np.sin(np.arange(5000) / speed)) for speed in (9, 31)])
+    whole = restorer.restore(samples, rate, bits=5)
+    stream = restorer.stream(rate, bits=5)
+    pieces = [stream.feed(samples[:, start : start + chunk]) for start in range(0, 5000, chunk)]
+    np.testing.assert_allclose(np.concatenate([*pieces, stream.flush()], -1), whole, atol=1e-6)
+    np.testing.assert_allclose(replace(restorer, threads=2).restore(samples, rate, bits=5), whole, atol=0)
+    write(tmp_path / "in.wav", samples, rate)
+    restorer.restore_file(tmp_path / "in.wav", tmp_path / "out.wav", bits=5)
+    np.testing.assert_allclose(read(tmp_path / "out.wav").samples, whole, atol=1e-6)
+    assert (stream.latency_seconds < 0.03) == causal
+
+
+@pytest.mark.parametrize("length", [1, 2, 50])
+def test_spectral_network_restores_short_sounds(length):
+    network = disturbed(SPECTRAL, 3, dtype=np.float32)
+    cells = MidRise(4).observe(MidRise(4).quantize(np.linspace(-0.5, 0.5, length)))
+    method = SpectralMethod(network)
+    restored = BlockRestorer(method, method.offline_block(length)).run([cells[None]])
+    (samples,) = [piece.samples for piece in restored]
+    assert samples.shape == (1, length)
+    assert cells.violation(samples[0]) == 0
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"windows": (1.0,), "steps": 150, "channels": 1, "blocks": 0, "sample_rate_hz": 48000},
+        {"windows": (1.0,), "steps": 1, "channels": 1, "blocks": 1000},
+        {"windows": (0.001,), "steps": 1000, "channels": 1, "blocks": 0},
+        {"windows": (0.03,), "steps": 1, "channels": 20000, "blocks": 1},
+        {"windows": (0.03,), "steps": 1, "channels": 1, "blocks": 1, "hidden": 1 << 20},
+    ],
+)
+def test_spectral_networks_beyond_reason_are_refused_by_arithmetic(sizes):
+    with pytest.raises(InputError, match="beyond reason"):
+        require_spectral(SpectralPrimalDual(**sizes))

@@ -272,6 +272,12 @@ def test_a_share_of_segments_is_companded_or_clipped():
     assert (s <= examples.hi + 1e-6).all()
 
 
+@pytest.mark.parametrize("amplitude", [2e-4, 3e-5])
+def test_cells_of_quiet_clipped_sound_hold_the_truth(amplitude):
+    s = amplitude * tone(300)
+    assert clipped_cells(s, 5.0).violation(s) < 2.0**-30
+
+
 @pytest.mark.parametrize("snr_db", [3.0, 10.0, 20.0])
 def test_clipped_cells_have_the_wanted_ratio(snr_db):
     s = (tone(300) * np.linspace(0, 1, RATE)).astype(np.float32)

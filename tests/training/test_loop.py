@@ -22,12 +22,12 @@ from tests.conftest import TINY
 from tests.nets.plans import disturbed
 
 from pdrn.audio.corpus import Corpus
-from pdrn.errors import LockedError
+from pdrn.errors import InputError, LockedError
 from pdrn.nets import files
 from pdrn.nets.files import Provenance, encode, save
 from pdrn.nets.torch import NetworkModule
 from pdrn.training.config import from_table, load, run_name
-from pdrn.training.data import Batch, TrainingData
+from pdrn.training.data import Batch, DevelopmentData, TrainingData
 from pdrn.training.loop import STEPS_PER_AVERAGE, Callback, Trainer, initial_weights, learning_rate, train
 from pdrn.training.losses import regularisation
 from pdrn.training.runs import Run
@@ -166,7 +166,7 @@ def shapes_in(run):
 KILLABLE = """
 import json, os, sys
 from pdrn.audio.corpus import Corpus
-from pdrn.errors import LockedError
+from pdrn.errors import InputError, LockedError
 from pdrn.training.config import from_table
 from pdrn.training.loop import train
 
@@ -223,6 +223,64 @@ def test_missing_corpus_is_named(corpus, tmp_path):
     gone.unlink()
     with pytest.raises(ValueError, match=f"{gone} cannot be opened"):
         quickly(config(), copy, tmp_path / "runs")
+
+
+SPECTRAL = {
+    "architecture": {
+        "kind": "SpectralPrimalDual",
+        "windows": [0.008, 0.004],
+        "steps": 2,
+        "channels": 4,
+        "blocks": 1,
+        "hidden": 4,
+    },
+    "data": {
+        "bits": [2.0, 8.0],
+        "quantizer": "both",
+        "companded": 0.3,
+        "clipped": 0.3,
+        "length": 1024,
+        "placing": "random",
+        "measured_on": "files",
+        "batches": 5,
+        "sample_rate_hz": 16000,
+        "training_rates_hz": [8000, 16000],
+        "rate_jitter": 0.1,
+    },
+    "loss": {"relative": True, "logarithmic": True, "spectral": 0.02},
+    "optimiser": {"batch_size": 4, "learning_rate": 3e-3, "precision": "bfloat16", "averaging": 0.9},
+    "budget": {"epochs": 4},
+}
+
+
+def test_spectral_network_learns_and_resumes_exactly(corpus_folder, tmp_path):
+    class Interrupt(Callback):
+        def on_epoch(self, entry):
+            if entry["epoch"] == 2:
+                raise KeyboardInterrupt
+
+    settings, corpus = from_table(SPECTRAL), Corpus.scan(corpus_folder, 16000)
+    whole = quickly(settings, corpus, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        quickly(settings, corpus, tmp_path / "parts", callbacks=[Interrupt()])
+    parts = quickly(settings, corpus, tmp_path / "parts")
+    network, provenance = files.load(whole.best_path)
+    again, _ = files.load(parts.best_path)
+    assert all(np.array_equal(network.weights[name], part) for name, part in again.weights.items())
+    assert provenance.sample_rate_hz is None
+    at_start = DevelopmentData.read(corpus, settings.data).measured(Trainer(settings, 1).restore)
+    assert min(entry["dev_ratio"] for entry in whole.log()) < np.mean([at.ratio for at in at_start])
+
+
+@pytest.mark.parametrize(
+    ("architecture", "rate", "key"),
+    [(SPECTRAL["architecture"], 8000, "architecture.sample_rate_hz"), (DENSE, 16000, "training_rates_hz")],
+)
+def test_refuses_rates_that_do_not_fit_the_network(corpus_folder, tmp_path, architecture, rate, key):
+    data = SPECTRAL["data"] | {"sample_rate_hz": rate, "length": 64, "measured_on": "frames"}
+    table = {"architecture": architecture, "data": data, "budget": {"epochs": 1}}
+    with pytest.raises(InputError, match=key):
+        quickly(from_table(table), Corpus.scan(corpus_folder, rate), tmp_path)
 
 
 def test_longer_budget_resumes_a_shorter_run(corpus, tmp_path):

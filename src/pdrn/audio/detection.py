@@ -571,8 +571,8 @@ class QuantizerOptions:
             check_positive("the clipping threshold", self.clip_at)
 
 
-COARSE_BITS = 12
-"""Sound stored as PCM of so few bits is restored at these bits where detection fails."""
+COARSE_BITS = 8
+"""PCM of at most this bit depth is restored at the levels that it stores, where detection fails."""
 
 
 def choose_quantizer(

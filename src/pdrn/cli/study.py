@@ -104,8 +104,8 @@ def train(
     config: Annotated[
         str,
         typer.Argument(
-            help="TOML file, see docs/training.md; or a name: universal, minute, adapt, speech-large, "
-            "speech-small, speech-large-8k, speech-small-8k."
+            help="TOML file, see docs/training.md; or a name: universal, universal-live, minute, "
+            "adapt, speech-large, speech-small, speech-large-8k, speech-small-8k."
         ),
     ],
     corpus: CorpusFolders,

@@ -376,7 +376,7 @@ class GroupL21(_BuiltIn):
     def _groups(self, x: Array) -> Array:
         if x.shape[-1] % self.size:
             raise InputError(f"{x.shape[-1]} coordinates do not divide into groups of {self.size}")
-        return x.reshape(*x.shape[:-1], -1, self.size)
+        return x.reshape(*x.shape[:-1], x.shape[-1] // self.size, self.size)
 
 
 @dataclass(frozen=True, eq=False)

@@ -261,6 +261,7 @@ def export(path: str | os.PathLike[str], network: Network, *, overwrite: bool = 
 
     The graph has inputs ``lower`` and ``upper`` and an output ``restored``, of shape ``(batch, samples)`` in
     the dtype of the weights. The batch may have any size; signals may, too, unless the network is for frames.
+    The graph of a spectral network is for one sample rate: export ``network.at(rate)``.
     """
     import torch
 

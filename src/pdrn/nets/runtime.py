@@ -26,12 +26,13 @@ from pdrn.nets.primal_dual import (
     State,
     run,
     run_by_layer,
+    unchecked,
 )
 from pdrn.nets.spectral import (
-    DILATIONS,
     LEAST_SQUARE_RADIUS,
     OVERLAP,
     SpectralPrimalDual,
+    at_rate,
     square_radii,
     window_weight,
 )
@@ -84,11 +85,7 @@ class Network:
 
     def at(self, sample_rate_hz: int) -> Network:
         """Return the network for another sample rate; only a `SpectralPrimalDual` has one."""
-        if not isinstance(self.architecture, SpectralPrimalDual):
-            raise InputError(
-                f"a {type(self.architecture).__name__} is for one sample rate; choose a spectral network"
-            )
-        return dataclasses.replace(self, architecture=self.architecture.at(sample_rate_hz))
+        return dataclasses.replace(self, architecture=at_rate(self.architecture, sample_rate_hz))
 
     def __call__(self, lo: Any, hi: Any = None) -> NumpyArray:
         """Restore signals from their bounds, or solve a problem, ``(..., n) -> (..., n)``."""
@@ -401,7 +398,7 @@ class _SpectralStage:
 
     def _step(self, signals: NumpyArray) -> NumpyArray:
         x, centre, lo, hi = signals
-        box = Box(lo[None], hi[None])
+        box = unchecked(Box, lo=lo[None], hi=hi[None])
         _advance(self._radii, np.concatenate(square_radii(box)))
         bounded, squares = (self._radii @ self._radii_weight + LEAST_SQUARE_RADIUS).reshape(2, 1, 1, 1)
         priors = self._plan.priors(
@@ -418,12 +415,11 @@ class _SpectralStage:
             state = layer.step(state, line.push(prior))
         return np.concatenate([state.x, self._given.push(signals[1:])])
 
-    def _remember(self, kind: str, h: NumpyArray) -> tuple[NumpyArray, int]:
-        """Put the earlier frames before a new one; those that no convolution sees are dropped."""
-        before = 2 * (DILATIONS[int(kind.partition(".")[2]) % len(DILATIONS)] if "look" in kind else 1)
-        earlier = self._earlier.get(kind, np.zeros((1, before, *h.shape[2:]), h.dtype))
+    def _remember(self, name: str, h: NumpyArray, before: int) -> tuple[NumpyArray, int]:
+        """Put the earlier frames before a new one, and keep as many for the next."""
+        earlier = self._earlier.get(name, np.zeros((1, before, *h.shape[2:]), h.dtype))
         together = np.concatenate([earlier, h], 1)
-        self._earlier[kind] = together[:, -before:]
+        self._earlier[name] = together[:, -before:]
         return together, before
 
 

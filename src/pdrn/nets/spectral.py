@@ -6,8 +6,8 @@ A stage is a few steps of Chambolle-Pock for
 
 where K is a tight short-time Fourier transform and the sum runs over frames t and frequencies f. The
 weights w come from a convolutional network over time and frequency, the *context*, that sees the power of
-every coefficient relative to the quantization error. Windows are set in seconds, filters are the same at all
-frequencies, and powers are relative: one set of weights serves any sample rate and cells of any width.
+every coefficient relative to the quantization error. Windows are set in seconds, frequencies in hertz, and
+powers are relative: one set of weights serves any sample rate and cells of any width.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from pdrn.nets.primal_dual import (
     INITIAL_A,
     MAX_LAYERS,
     POWER_FLOOR,
+    Architecture,
     Arrays,
     Block,
     CellArchitecture,
@@ -58,6 +59,9 @@ OVERLAP = 4
 BINS = 4
 """Neighbouring frequencies that share one position of the context."""
 
+HIGHEST_RATE_HZ = 1 << 22
+"""Highest sample rate."""
+
 DILATIONS = (1, 2, 4, 8)
 """Distances of the taps in time of consecutive blocks, in frames; then again from the first."""
 
@@ -66,6 +70,9 @@ GLOBAL_HZ, GLOBAL_SIZE = 8000, 512
 
 FEATURES = 6
 """Maps that a context sees, for every frame and frequency; see ``_features``."""
+
+ELEMENTWISE = 500
+"""Work on features and coefficients, per position and stage, counted as multiply-adds."""
 
 LARGEST_CORRECTION = 8.0
 """Bound of the correction of a weight, a natural logarithm."""
@@ -76,8 +83,8 @@ _MOST_POWER = 1e8
 LEAST_SQUARE_RADIUS = 1e-20
 """Added to the mean square radius of a frame, which may be zero."""
 
-Remember = Callable[[str, AnyArray], tuple[AnyArray, int]]
-"""Returns the input of a convolution with earlier frames before it, and their number."""
+Remember = Callable[[str, AnyArray, int], tuple[AnyArray, int]]
+"""Puts this many earlier frames before the input of a convolution, by its name; returns their number, too."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,7 @@ class SpectralPrimalDual(CellArchitecture):
     Attributes
     ----------
     windows
-        Length of the STFT window of each stage, in seconds.
+        Length of the STFT window of each stage, in seconds: multiples of the shortest.
     steps
         Primal-dual blocks of a stage; the prior weights are computed at its start.
     channels, blocks
@@ -104,7 +111,7 @@ class SpectralPrimalDual(CellArchitecture):
         Hidden units of the global part of a context, which sees all frequencies up to 8 kHz of three frames
         at once: pitch and timbre. 0: there is none.
     causal
-        Whether contexts see earlier frames only.
+        Whether contexts see no later frames.
     sample_rate_hz
         Sample rate of the signals.
 
@@ -127,8 +134,9 @@ class SpectralPrimalDual(CellArchitecture):
     sample_rate_hz: int = 16000
 
     def __post_init__(self) -> None:
-        for name in ("steps", "channels", "sample_rate_hz"):
-            set_size(self, name)
+        set_size(self, "steps")
+        set_size(self, "channels")
+        set_size(self, "sample_rate_hz", most=HIGHEST_RATE_HZ)
         set_size(self, "blocks", least=0, most=MAX_LAYERS)
         set_size(self, "hidden", least=0)
         set_field(self, "windows", tuple(map(float, self.windows)))
@@ -136,6 +144,10 @@ class SpectralPrimalDual(CellArchitecture):
         if not all(1e-3 <= seconds <= 1 for seconds in self.windows):
             raise InputError(f"windows must be 0.001 to 1 second long, got {list(self.windows)}")
         require_size("windows times steps", self.depth, most=MAX_LAYERS)
+        require_size("windows times blocks", len(self.windows) * self.blocks, least=0, most=MAX_LAYERS)
+        ratios = [seconds / min(self.windows) for seconds in self.windows]
+        if any(abs(ratio - round(ratio)) > 1e-6 for ratio in ratios):
+            raise InputError(f"windows must be multiples of the shortest, got {list(self.windows)}")
 
     @property
     def depth(self) -> int:  # type: ignore[override]  # other architectures store it
@@ -154,7 +166,7 @@ class SpectralPrimalDual(CellArchitecture):
         """Return the window of each stage in samples, multiples of the shortest."""
         shortest = min(self.windows)
         length = max(round(shortest * self.sample_rate_hz / _GRAIN), 1) * _GRAIN
-        return tuple(length * max(round(seconds / shortest), 1) for seconds in self.windows)
+        return tuple(length * round(seconds / shortest) for seconds in self.windows)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         stages, C, H = len(self.windows), self.channels, self.hidden
@@ -227,7 +239,7 @@ class SpectralPrimalDual(CellArchitecture):
         first: Array,
         bounded: Array,
         squares: Array,
-        remember: Remember = lambda kind, h: (h, 0),
+        remember: Remember = lambda name, h, before: (h, 0),
     ) -> Iterator[GroupL21]:
         """Yield F for every step of a stage.
 
@@ -266,14 +278,15 @@ class SpectralPrimalDual(CellArchitecture):
     def _context(self, stage: int, weights: Weights, seen: Array, remember: Remember) -> list[Array]:
         """Return the corrections r of every step, each of shape (rows, frames, frequencies)."""
         xp, like = namespace(seen), seen
-        h = self._convolution(stage, "enter", weights, 1)(*remember("enter", seen))
+        enter = self._convolution(stage, "enter", weights, 1)
+        h = enter(*remember("enter", seen, enter.before))
         if self.hidden:
             h = self._global_context(stage, weights, h, remember)
         for block in range(self.blocks):
             index = stage * self.blocks + block
             look = self._convolution(index, "look", weights, _dilation(block))
             mix, bias = weights[f"mix.{index}"], weights[f"mix_bias.{index}"]
-            h = look.residual(*remember(f"look.{block}", h), mix, bias)
+            h = look.residual(*remember(f"look.{block}", h, look.before), mix, bias)
         r = convert(h @ weights[f"leave.{stage}"].T + weights[f"leave_bias.{stage}"], like)
         r = clip(r, -LARGEST_CORRECTION, LARGEST_CORRECTION)
         rows, frames = r.shape[:2]
@@ -298,7 +311,8 @@ class SpectralPrimalDual(CellArchitecture):
             missing = zeros((rows, frames, most - positions, depth), squeezed)
             squeezed = xp.concatenate([squeezed, missing], 2)
         gather = self._convolution(stage, "gather", weights, 1)
-        gathered = gather(*remember("gather", squeezed.reshape(rows, frames, 1, most * depth)))
+        flat = squeezed.reshape(rows, frames, 1, most * depth)
+        gathered = gather(*remember("gather", flat, gather.before))
         spread = clip(gathered @ weights[f"spread.{stage}"].T + weights[f"spread_bias.{stage}"], -1.0, 1.0)
         spread = spread.reshape(rows, frames, most, depth)[:, :, :positions]
         told = spread @ weights[f"expand.{stage}"].T + weights[f"expand_bias.{stage}"]
@@ -314,10 +328,12 @@ class SpectralPrimalDual(CellArchitecture):
     def products(self, shape: tuple[int, ...]) -> int:
         C, total = self.channels, 0
         per_position = 3 * 2 * BINS * FEATURES * C + self.blocks * 10 * C * C + self.steps * BINS * C
+        per_position += ELEMENTWISE
         for stage, window in enumerate(self.window_lengths()):
             frames = -(-shape[-1] * OVERLAP // window) + OVERLAP - 1
             transforms = 2 * (self.steps + 1) * window * math.ceil(math.log2(window))
-            dense = 4 * self.hidden * math.prod(self._global_shape(stage))
+            positions, depth = self._global_shape(stage)
+            dense = positions * depth * (4 * self.hidden + 2 * C) if self.hidden else 0
             total += frames * (window // 2 // BINS * per_position + dense + transforms)
         return math.prod(shape[:-1]) * total
 
@@ -330,16 +346,20 @@ class SpectralPrimalDual(CellArchitecture):
     def reach(self) -> tuple[int, int]:
         """Numbers of samples before and after a stretch of whole grids that its restoration depends on."""
         frames = 1 + (self.hidden > 0) + sum(map(_dilation, range(self.blocks)))
-        before = after = 0
+        grid, before, after = self.grid, 0, 0
         for window in self.window_lengths():
             hop = window // OVERLAP
             edges = self.steps * (window - hop)
-            before += self._whole_grids(edges + (2 if self.causal else 1) * frames * hop)
-            after += self._whole_grids(edges + (0 if self.causal else 1) * frames * hop)
+            before += -(-(edges + (2 if self.causal else 1) * frames * hop) // grid) * grid
+            after += -(-(edges + (0 if self.causal else 1) * frames * hop) // grid) * grid
         return before, after
 
-    def _whole_grids(self, samples: int) -> int:
-        return -(-samples // self.grid) * self.grid
+
+def at_rate(architecture: Architecture, sample_rate_hz: int) -> SpectralPrimalDual:
+    """Return an architecture for another sample rate; refuse one that is for one rate."""
+    if not isinstance(architecture, SpectralPrimalDual):
+        raise InputError(f"a {type(architecture).__name__} is for one sample rate; choose a spectral network")
+    return architecture.at(sample_rate_hz)
 
 
 def _dilation(block: int) -> int:
@@ -359,7 +379,9 @@ def _frame_square_radii(box: Box, K: GaborFrame) -> list[AnyArray]:
     squares = []
     for part in square_radii(box):
         padded = xp.concatenate([before, part, after], -1)[:, :span]
-        squares.append((views(padded, K.window_length, hop) @ weight)[..., None] + LEAST_SQUARE_RADIUS)
+        # No matrix product: torch.autocast would compute it in 16 bits.
+        mean_squares = (views(padded, K.window_length, hop) * weight).sum(-1)[..., None]
+        squares.append(mean_squares + LEAST_SQUARE_RADIUS)
     return squares
 
 

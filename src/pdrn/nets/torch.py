@@ -28,7 +28,7 @@ from pdrn.nets.primal_dual import (
     run_by_layer,
 )
 from pdrn.nets.runtime import Network, check_shapes
-from pdrn.nets.spectral import SpectralPrimalDual
+from pdrn.nets.spectral import at_rate
 
 
 class PrimalDualBlock(nn.Module):
@@ -183,8 +183,8 @@ class NetworkModule(nn.Module):
         NumPy arrays.
         """
         architecture = self.architecture
-        if sample_rate_hz is not None and isinstance(architecture, SpectralPrimalDual):
-            architecture = architecture.at(sample_rate_hz)
+        if sample_rate_hz is not None:
+            architecture = at_rate(architecture, sample_rate_hz)
         restored: Tensor = run(architecture, self._weights(), self._inputs(lo, hi), self._skip)
         return restored
 

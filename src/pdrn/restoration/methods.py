@@ -474,12 +474,16 @@ OFFLINE_SAMPLES = 1 << 18
 """Longest block of a file for a spectral network, about: long beside its reach, bounded in memory."""
 
 
+_FEATURES = 80  # of a spectral network, per sample
+
+
 def require_spectral(plan: Architecture) -> SpectralPrimalDual:
     """Refuse a network that is not spectral, or cannot run in reasonable memory and time."""
     if not isinstance(plan, SpectralPrimalDual):
         raise InputError("sound of any rate takes a spectral network; choose another")
-    length = sum(plan.reach) + OFFLINE_SAMPLES
-    if length * plan.channels > MOST_NUMBERS << 3 or plan.products((length,)) > MOST_PRODUCTS:
+    length = sum(plan.reach) + max(OFFLINE_SAMPLES, plan.grid)
+    numbers = length * (plan.channels + 4 * plan.steps + _FEATURES)
+    if numbers > MOST_NUMBERS << 4 or plan.products((length,)) > MOST_PRODUCTS:
         raise InputError(
             f"this network looks at {length} samples at once, with {plan.channels} channels in {plan.blocks} "
             f"blocks and {plan.depth} layers, which is beyond reason; choose a smaller one"
@@ -507,6 +511,11 @@ class MeanMethod:
         self.before = max(network.before, solver.before)
         self.after = max(network.after, solver.after)
         self.stream_block = self._whole(max(network.stream_block, solver.stream_block))
+
+        if self._whole(1) > OFFLINE_SAMPLES:
+            raise InputError(
+                f"the windows of {self.model} do not fit Chambolle-Pock's; choose method network"
+            )
 
     def offline_block(self, frames: int | None) -> int:
         """Return the longer block of the two, on a grid that suits both."""

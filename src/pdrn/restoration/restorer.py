@@ -91,7 +91,7 @@ class Restorer:
     method : str
         "network": the model alone. "cp": Chambolle-Pock alone. "both": their mean. "auto": without a model,
         `universal` where it is the better one, else Chambolle-Pock; a model of your choice alone if it is
-        spectral, else in the mean.
+        spectral, else in the mean. With `iterations`, "auto" takes the mean.
     shifts : int, optional
         Number of shifted grids on which a network runs and whose results are averaged; see `NetworkMethod`.
 
@@ -210,13 +210,13 @@ class Restorer:
     ) -> FloatArray:
         """Return samples restored from any cells, shape (frames,) or (channels, frames).
 
-        `step` is the width of all cells but open-ended ones, if they have one: some networks need it.
+        `step` is the width of all cells but open-ended ones. Without it, method "auto" is Chambolle-Pock.
         """
         rows = cells if len(cells.shape) == 2 else cells[None]
         frames = rows.shape[-1]
-        pieces = (rows[:, start : start + BLOCK_LENGTH] for start in range(0, frames, BLOCK_LENGTH))
         gaps = bool((np.isneginf(cells.lo) & np.isposinf(cells.hi)).any())
         method = self.method_for(sample_rate_hz, step, gaps=gaps)
+        pieces = (rows[:, start : start + BLOCK_LENGTH] for start in range(0, frames, BLOCK_LENGTH))
         block_restorer = BlockRestorer(method, method.offline_block(frames), self.mix, self.threads)
         restored = [piece.samples for piece in block_restorer.run(pieces, frames, progress)]
         return np.concatenate([np.empty((len(rows), 0)), *restored], axis=-1).reshape(cells.shape)

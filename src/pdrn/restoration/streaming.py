@@ -70,13 +70,17 @@ class BlockRestorer:
         self._pending = 0  # samples fed and not yet restored
         self._states: list[RestoreBlock] = []  # one per channel, after the first block
 
-    def feed(self, cells: Cells) -> Restored:
-        """Take the cells of the next samples, shape (channels, frames); return the blocks they complete."""
+    def feed(self, cells: Cells, at_least: int = 1) -> Restored:
+        """Take the cells of the next samples, shape (channels, frames); return the blocks they complete.
+
+        Fewer blocks than `at_least` wait for the next call.
+        """
         if not self._waiting:
             self._waiting = [_silence(len(cells), self.method.before)]
         self._waiting.append(cells)
         self._pending += cells.shape[-1]
-        return self._drain(max(self._pending - self.method.after, 0) // self._block)
+        complete = max(self._pending - self.method.after, 0) // self._block
+        return self._drain(complete if complete >= at_least else 0)
 
     def flush(self) -> Restored:
         """Return the rest, as if silence followed, and reset."""
@@ -95,7 +99,7 @@ class BlockRestorer:
         """Restore a whole signal given in pieces of shape (channels, frames), piece by piece."""
         done = 0
         for piece in pieces:
-            restored = self.feed(piece)
+            restored = self.feed(piece, at_least=self._threads)
             if restored.samples.size:
                 yield restored
             done += restored.samples.shape[-1]

@@ -40,7 +40,7 @@ class Batch:
     scale: NDArray[np.float64]
     """One unit of each row, in full scale."""
     sample_rate_hz: int | None = None
-    """Rate of the signals; None: that of the corpus."""
+    """Rate that a spectral network takes the signals for; None: its architecture's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,11 +135,10 @@ def clipped_cells(signal: Array, snr_db: float) -> Cells:
     counts = np.arange(1, len(magnitudes) + 1)
     errors = np.cumsum(magnitudes**2) - 2 * magnitudes * np.cumsum(magnitudes) + counts * magnitudes**2
     wanted = (magnitudes**2).sum() * 10 ** (-snr_db / 10)
-    level = magnitudes[min(int(np.searchsorted(errors, wanted)), len(magnitudes) - 1)]
     stored = MidTread(_STORED_BITS)
-    return Clipping(max(float(level), 2 * stored.step), stored).observe(
-        stored.quantize(np.clip(signal, -level, level))
-    )
+    level = float(magnitudes[min(int(np.searchsorted(errors, wanted)), len(magnitudes) - 1)])
+    clipping = Clipping(max(level, 2 * stored.step), stored)
+    return clipping.observe(stored.quantize(clipping.clip(signal)))
 
 
 def _cells(signals: Array, bits: NDArray[np.float64], edge: Any, data: Data) -> Batch:

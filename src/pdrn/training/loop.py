@@ -136,6 +136,14 @@ def check(config: Config, corpus: Corpus) -> None:
             f"this network takes frames of {frame_length} samples; set data.length = {frame_length} and "
             'data.measured_on = "frames"'
         )
+    plan, rate = config.architecture, corpus.signal_rate_hz
+    if isinstance(plan, SpectralPrimalDual) and plan.sample_rate_hz != rate:
+        raise InputError(
+            f"this network is for {plan.sample_rate_hz} Hz and development error is measured at {rate} Hz; "
+            f"set architecture.sample_rate_hz = {rate}"
+        )
+    if config.data.training_rates_hz and not isinstance(plan, SpectralPrimalDual):
+        raise InputError("data.training_rates_hz are for a SpectralPrimalDual; leave them out")
     length, least = config.data.length, max(RESOLUTIONS)
     if config.loss.spectral and length < least:
         raise InputError(
