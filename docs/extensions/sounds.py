@@ -37,10 +37,8 @@ def made(folder: Path) -> Iterator[Heard]:
     cells = quantizer.cells(quantizer.encode(samples))
     restorers = {
         "cp": ("restored by Chambolle-Pock", Restorer(method="cp")),
-        "network": (
-            "restored by <code>universal</code>, the default",
-            Restorer(),
-        ),
+        "network": ("restored by the network <code>speech-large</code>", Restorer(method="network")),
+        "both": ("restored by both, as <code>pdrn restore</code> does", Restorer()),
     }
     write(folder / "original.wav", samples, rate, subtype="PCM_16", overwrite=True)
     yield Heard("original.wav", "original", None)

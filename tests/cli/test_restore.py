@@ -88,13 +88,12 @@ def test_refuses_filename_beside_a_named_output(folder):
 @pytest.mark.parametrize(
     ("options", "method", "model"),
     [
-        ([], "network", "universal"),
-        (["--method", "network"], "network", "universal"),
-        (["--method", "both"], "both", "universal"),
+        ([], "both", "speech-large"),
+        (["--method", "network"], "network", "speech-large"),
         (["--model", "speech-small"], "both", "speech-small"),
         (["--model", "speech-small", "--method", "network"], "network", "speech-small"),
         (["--method", "cp"], "cp", None),
-        (["--iterations", 2], "both", "universal"),
+        (["--iterations", 2], "both", "speech-large"),
     ],
 )
 def test_reports_method_and_model(folder, tiny_models, options, method, model):
@@ -114,7 +113,7 @@ def test_reports_method_and_model(folder, tiny_models, options, method, model):
         (["--model", "music"], 2, "there is no model or file 'music'; there are speech-large"),
         (["--method", "cp", "--model", "speech-large"], 2, "method cp takes no model"),
         (["--method", "network", "--iterations", 3], 2, "no iterations"),
-        (["--model", "speech-large", "--clip-at", 0.9], 1, "one width, and these differ; choose method cp"),
+        (["--method", "network", "--clip-at", 0.9], 1, "one width, and these differ; choose method cp"),
     ],
 )
 def test_refuses_models_that_do_not_fit(folder, tiny_models, options, exit_code, reason):

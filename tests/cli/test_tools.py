@@ -71,11 +71,11 @@ def test_demo_shows_network_and_solver(short_demo, tiny_models, tmp_path):
     assert result.returncode == 0
     rows = [line.split("│")[1:-1] for line in result.stdout.splitlines() if line.startswith("│")]
     assert [int(row[0]) for row in rows] == [4, 4, 5, 5, 6, 6, 8, 8]
-    assert [row[1].strip() for row in rows] == 4 * ["universal", "cp"]
+    assert [row[1].strip() for row in rows] == 4 * ["speech-large", "cp"]
     assert {row[-2].strip() for row in rows} == {"by 0"}
     drawing = (tmp_path / "demo" / "cells.svg").read_text()
     assert drawing.count("<polyline") == 3
-    assert "universal" in drawing
+    assert "speech-large" in drawing
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,10 @@ def test_inspect_describes_files(tiny_models, tmp_path):
     assert first["levels"] == "4 bits in use, mid-rise, a step of 0.0625"
     assert (first["peak"], first["frames"], first["advice"]) == (0.46875, 9999, None)
     assert (second["levels"], second["samples_at_peak"]) == ("16 bits", 9)
-    assert (first["restored_by"], second["restored_by"]) == ("universal", "Chambolle-Pock")
+    assert (first["restored_by"], second["restored_by"]) == (
+        "speech-large and Chambolle-Pock",
+        "Chambolle-Pock",
+    )
     assert "c.wav" in result.stderr
     assert "mid-rise" in pdrn("inspect", tmp_path / "a.wav").stdout
 

@@ -354,7 +354,7 @@ def test_spectral_stream_equals_array_and_file(causal, rate, chunk, tmp_path, mo
     monkeypatch.setattr(methods, "OFFLINE_SAMPLES", 1500)  # several blocks
     network = disturbed(replace(SPECTRAL, causal=causal), 2, dtype=np.float32)
     save(tmp_path / "net", network, Provenance())
-    restorer = Restorer(str(tmp_path / "net"))
+    restorer = Restorer(str(tmp_path / "net"), method="network")
     samples = np.stack([MidRise(5).quantize(0.9 * np.sin(np.arange(5000) / speed)) for speed in (9, 31)])
     whole = restorer.restore(samples, rate, bits=5)
     stream = restorer.stream(rate, bits=5)

@@ -11,7 +11,7 @@ from pdrn.errors import InputError
 from pdrn.nets.files import describe
 from pdrn.restoration import registry
 from pdrn.restoration.methods import NETWORK_SHARE
-from pdrn.restoration.registry import FINEST_STEP
+from pdrn.restoration.registry import FINEST_STEP, automatic
 from pdrn.restoration.restorer import Restorer
 
 RATE = 16000
@@ -31,8 +31,8 @@ def test_lists_and_describes_models(tiny_models):
     assert (large.sample_rate_hz, universal.sample_rate_hz) == (RATE, None)
     assert small.stream_latency_ms == 1000 * (8 + 2 * 8 - 1) / RATE
     assert large.weights > small.weights
-    assert registry.for_rate(RATE) == ["universal", "speech-large", "speech-small"]
-    assert registry.for_rate(8000) == ["universal"]
+    assert registry.for_rate(RATE) == ["speech-large", "speech-small", "universal"]
+    assert registry.for_rate(44100) == ["universal"]
 
 
 def test_verify_refuses_changed_file(tiny_models, tmp_path, monkeypatch):
@@ -68,35 +68,40 @@ def test_refuses_unknown_names(tiny_models, tmp_path, monkeypatch):
         Restorer.from_pretrained("speech-large")
 
 
-@pytest.mark.parametrize("rate", [8000, 11025, 44100])
-def test_auto_is_the_universal_model_at_any_rate(tiny_models, rate):
-    assert used(Restorer(), rate) == "universal"
-    assert used(Restorer(method="network"), rate) == "universal"
-    assert used(Restorer(method="cp"), rate) is None
+def test_auto_uses_the_model_for_the_rate_or_for_any(tiny_models):
+    assert used(Restorer()) == "speech-large"
+    assert used(Restorer(method="network")) == "speech-large"
+    assert used(Restorer(method="cp")) is None
+    assert used(Restorer(iterations=3)) == "speech-large"
+    assert used(Restorer(), rate=44100) == "universal"
+    assert used(Restorer(), step=None) is None
+    assert used(Restorer(), rate=44100, step=None) is None
+    assert used(Restorer(), step=FINEST_STEP) == "speech-large"
+    assert used(Restorer(), step=FINEST_STEP / 2) is None
+    assert used(Restorer(method="network"), step=FINEST_STEP / 2) == "speech-large"
 
 
-@given(step=st.none() | st.floats(2.0**-16, 1.0))
+@given(step=st.floats(2.0**-16, 1.0), rate=st.sampled_from([8000, RATE, 44100]))
 @settings(suppress_health_check=["function_scoped_fixture"])
-def test_auto_takes_chambolle_pock_for_fine_steps_and_several_widths(tiny_models, step):
-    is_coarse = step is not None and step * (1 + 1e-3) >= FINEST_STEP
-    assert used(Restorer(), step=step) == ("universal" if is_coarse else None)
-    assert used(Restorer("universal"), step=step) == "universal"
-    assert used(Restorer(method="network"), step=step) == "universal"
+def test_auto_uses_models_for_coarse_steps(tiny_models, step, rate):
+    found = automatic(rate, step)
+    assert (found is not None) == (step * (1 + 1e-3) >= FINEST_STEP)
+    assert found is None or found.name == ("speech-large" if rate == RATE else "universal")
 
 
 def test_auto_without_models_is_chambolle_pock(no_models):
     assert used(Restorer()) is None
-    with pytest.raises(ValueError, match="universal"):
+    with pytest.raises(ValueError, match="16000"):
         used(Restorer(method="network"))
 
 
 def test_refuses_network_that_does_not_fit(tiny_models):
     with pytest.raises(ValueError, match="8000"):
         used(Restorer("speech-large"), rate=8000)
-    with pytest.raises(ValueError, match="speech-large"):
-        Restorer("speech-large").stream(RATE, law="alaw")
     with pytest.raises(ValueError, match="shift"):
         used(Restorer("universal", shifts=2))
+    with pytest.raises(ValueError, match="speech-large"):
+        Restorer(method="network").stream(RATE, law="alaw")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +122,7 @@ def test_refuses_contradictory_settings(tiny_models, settings, reason):
 def test_restore_takes_a_method(tiny_models):
     names = ("auto", "both", "network", "cp")
     auto, both, network, solver = (pdrn.restore(QUANTIZED, RATE, bits=5, method=name) for name in names)
-    np.testing.assert_array_equal(auto, network)
+    np.testing.assert_array_equal(auto, both)
     assert min(np.abs(both - network).max(), np.abs(both - solver).max()) > 1e-3
 
 
@@ -141,12 +146,19 @@ def test_gaps_use_chambolle_pock(tiny_models):
 
 
 @pytest.mark.parametrize("known", [{"law": "mulaw"}, {"law": "alaw"}, {"bits": 8, "clip_at": 0.5}])
-def test_cells_of_several_widths_are_restored_by_the_network(tiny_models, known):
+def test_universal_model_takes_cells_of_several_widths(tiny_models, known):
     law = {"mulaw": MuLaw(), "alaw": ALaw()}.get(known.get("law"), MidTread(8))
     samples = law.quantize(np.clip(SIGNAL, -0.5, 0.5))
-    restored = Restorer("universal").restore(samples, 44100, **known)
+    restored = Restorer("universal", method="network").restore(samples, 44100, **known)
     np.testing.assert_array_equal(law.quantize(np.clip(restored, -0.5, 0.5)), samples)
     assert (restored > 0.55).any() == ("clip_at" in known)
+
+
+def test_spectral_network_and_chambolle_pock_are_averaged_by_halves(tiny_models):
+    both, network, solver = (
+        Restorer(method=name).restore(QUANTIZED, 44100, bits=5) for name in ("auto", "network", "cp")
+    )
+    np.testing.assert_allclose(both, (network + solver) / 2, atol=1e-6)
 
 
 SHIPPED = registry.names()
@@ -159,9 +171,8 @@ def test_bundled_model_is_complete(name):
     registry.verify(name)
     assert registry.card(name).startswith("# ")
     provenance = describe(registry.path(name))[1]
-    assert (provenance.unit, provenance.sample_rate_hz) == (
-        ("full scale", None) if name == "universal" else ("cell", 8000 if "8k" in name else 16000)
-    )
+    rate = None if name == "universal" else 8000 if "8k" in name else 16000
+    assert (provenance.unit, provenance.sample_rate_hz) == ("full scale" if rate is None else "cell", rate)
     assert provenance.data
     assert provenance.licence
     assert provenance.training
@@ -171,13 +182,14 @@ def test_bundled_model_is_complete(name):
         assert registry.read_model(name).method(rate, 1 / 16).after <= 0.032 * rate
 
 
-def test_another_network_is_taken_in_the_mean(tiny_models):
-    network, solver = (
-        Restorer("speech-large" if name == "network" else None, method=name).restore(QUANTIZED, RATE, bits=5)
-        for name in ("network", "cp")
-    )
+def test_auto_is_mean_of_network_and_chambolle_pock(tiny_models):
+    network, solver = (Restorer(method=name).restore(QUANTIZED, RATE, bits=5) for name in ("network", "cp"))
     mean = NETWORK_SHARE * network + (1 - NETWORK_SHARE) * solver
-    for restorer in (Restorer.from_pretrained("speech-large"), Restorer("speech-large", method="both")):
+    named = Restorer.from_pretrained("speech-large")
+    np.testing.assert_array_equal(
+        named.restore(QUANTIZED, RATE, bits=5), Restorer().restore(QUANTIZED, RATE, bits=5)
+    )
+    for restorer in (Restorer(), Restorer(method="both"), named, Restorer("speech-large", method="both")):
         assert restorer.method_for(RATE, 1 / 16).name == "both"
         assert np.allclose(restorer.restore(QUANTIZED, RATE, bits=5), mean, atol=1e-6)
 
@@ -186,8 +198,9 @@ def test_iterations_apply_to_chambolle_pock_in_mean(tiny_models):
     network = Restorer(method="network").restore(QUANTIZED, RATE, bits=5)
     solver = Restorer(method="cp", iterations=3).restore(QUANTIZED, RATE, bits=5)
     mean = NETWORK_SHARE * network + (1 - NETWORK_SHARE) * solver
-    restored = Restorer(method="both", iterations=3).restore(QUANTIZED, RATE, bits=5)
-    np.testing.assert_allclose(restored, mean, atol=1e-6)
+    for method in ("auto", "both"):
+        restored = Restorer(method=method, iterations=3).restore(QUANTIZED, RATE, bits=5)
+        np.testing.assert_allclose(restored, mean, atol=1e-6)
 
 
 @pytest.mark.parametrize("chunk", [1, 97, 3000])

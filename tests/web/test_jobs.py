@@ -37,7 +37,7 @@ def test_restore_equals_python(server, subtype, channels):
 
 def test_restore_takes_a_law_and_a_mix(server):
     answer = server.post("restore", wav(tone()), quantize_law="mulaw", mix=0.5, method="cp", iterations=7)
-    restorer = pdrn.Restorer(iterations=7, mix=0.5, method="cp")
+    restorer = pdrn.Restorer(iterations=7, mix=0.5)
     expected = restorer.restore(MuLaw().quantize(tone()), RATE, law="mulaw")
     np.testing.assert_allclose(samples_of(answer.content), expected, atol=1e-7)
 

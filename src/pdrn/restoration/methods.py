@@ -493,8 +493,9 @@ def require_spectral(plan: Architecture) -> SpectralPrimalDual:
 
 # --- The mean of both ---
 
-NETWORK_SHARE = 0.7
-"""Weight of the network in the mean; chosen on held-out speech (results/LOG.md)."""
+NETWORK_SHARE, SPECTRAL_SHARE = 0.7, 0.5
+"""Weights of a network with learned filters, and of a spectral one, in the mean; chosen on held-out sound
+(results/LOG.md)."""
 
 
 class MeanMethod:
@@ -504,10 +505,8 @@ class MeanMethod:
 
     def __init__(self, network: NetworkMethod | SpectralMethod, solver: ChambollePockMethod) -> None:
         self.network, self.solver, self.model = network, solver, network.model
-        self._parts: tuple[tuple[Method, float], ...] = (
-            (network, NETWORK_SHARE),
-            (solver, 1 - NETWORK_SHARE),
-        )
+        share = SPECTRAL_SHARE if isinstance(network, SpectralMethod) else NETWORK_SHARE
+        self._parts: tuple[tuple[Method, float], ...] = ((network, share), (solver, 1 - share))
         self.before = max(network.before, solver.before)
         self.after = max(network.after, solver.after)
         self.stream_block = self._whole(max(network.stream_block, solver.stream_block))

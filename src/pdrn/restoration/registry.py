@@ -146,24 +146,29 @@ def sample_rate_of(name: str) -> int | None:
 
 # --- Choice ---
 
-DEFAULT = "universal"
-"""The model of method "auto"."""
-
-FINEST_STEP = 2 / 2**10
-"""Finest step in the training of the default model."""
+FINEST_STEP = 2 / 2**9
+"""Finest step that networks are taken for by themselves; they gain nothing over Chambolle-Pock below."""
 
 _ROUNDING = 1 + 1e-3  # of a detected step
 
 
-def suits_default(step: float | None) -> bool:
-    """Tell whether the default model is the better choice for cells of this width; None: widths differ.
-
-    Chambolle-Pock is better for finer cells, G.711 and clipped sound.
-    """
-    return DEFAULT in names() and step is not None and step * _ROUNDING >= FINEST_STEP
-
-
 def for_rate(rate_hz: int) -> list[str]:
-    """Return the bundled models for sound of this rate, the default first, then by size."""
-    fitting = [name for name in names() if sample_rate_of(name) in (None, rate_hz)]
-    return sorted(fitting, key=lambda name: (name != DEFAULT, -path(name).stat().st_size))
+    """Return the bundled models for sound of this rate: those for it alone first, then the larger ones."""
+    rates = {name: sample_rate_of(name) for name in names()}
+    fitting = [name for name, rate in rates.items() if rate in (None, rate_hz)]
+    return sorted(fitting, key=lambda name: (rates[name] is None, -path(name).stat().st_size))
+
+
+def best(rate_hz: int) -> Model:
+    """Return the best bundled model for sound of this rate."""
+    fitting = for_rate(rate_hz)
+    if not fitting:
+        raise InputError(f"no bundled model is for {rate_hz} Hz; choose method cp")
+    return read_model(fitting[0])
+
+
+def automatic(rate_hz: int, step: float | None) -> Model | None:
+    """Return the model for this rate and step under method "auto", None if none fits."""
+    if step is None or step * _ROUNDING < FINEST_STEP or not for_rate(rate_hz):
+        return None
+    return best(rate_hz)

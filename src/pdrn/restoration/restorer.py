@@ -28,7 +28,6 @@ from pdrn.restoration.methods import (
     ChambollePockMethod,
     MeanMethod,
     Method,
-    SpectralMethod,
 )
 from pdrn.restoration.streaming import BlockRestorer, Progress, Stream, as_channels, pcm_subtype
 from pdrn.storage import Target, refuse_same
@@ -81,7 +80,8 @@ class Restorer:
     Parameters
     ----------
     model : str or path, optional
-        The name of a bundled model, or a file written by `pdrn train`. Default: `universal`.
+        The name of a bundled model, or a file written by `pdrn train`. Default: the one for the sample
+        rate, `universal` where there is none.
     iterations : int, optional
         Iterations of Chambolle-Pock, alone or in the mean; default: the tuned number.
     mix : float
@@ -89,9 +89,8 @@ class Restorer:
     threads : int
         Number of blocks computed in parallel.
     method : str
-        "network": the model alone. "cp": Chambolle-Pock alone. "both": their mean. "auto": without a model,
-        `universal` where it is the better one, else Chambolle-Pock; a model of your choice alone if it is
-        spectral, else in the mean. With `iterations`, "auto" takes the mean.
+        "network": the model alone. "cp": Chambolle-Pock alone. "both": their mean. "auto": both, if a model
+        is named or the levels are uniform and no finer than 9 bits; else Chambolle-Pock.
     shifts : int, optional
         Number of shifted grids on which a network runs and whose results are averaged; see `NetworkMethod`.
 
@@ -143,7 +142,8 @@ class Restorer:
     def from_pretrained(cls, name: str, **settings: Any) -> Restorer:
         """Return a restorer with a bundled model; `settings` are the other parameters.
 
-        `pdrn.restoration.registry.names` lists the models.
+        By default it takes the mean of the network and Chambolle-Pock, as `Restorer()` does; pass
+        `method="network"` for the network alone. `pdrn.restoration.registry.names` lists the models.
         """
         registry.path(name)  # refuses other names, and files
         return cls(name, **settings)
@@ -161,16 +161,21 @@ class Restorer:
             raise InputError(f"the sample rate is a whole number of hertz, got {sample_rate_hz!r}")
         rate = int(sample_rate_hz)
         solver = ChambollePockMethod.at(rate, self.iterations)
-        chosen_freely = self.method == "auto" and self.model is None
-        if self.method == "cp" or (chosen_freely and (gaps or not registry.suits_default(step))):
+        if self.method == "cp":
             return solver
+        if self.model is not None:
+            model = registry.read_model(self.model)
+        elif self.method == "auto":
+            found = None if gaps else registry.automatic(rate, step)
+            if found is None:
+                return solver
+            model = found
+        else:
+            model = registry.best(rate)
         if gaps:
             raise InputError("networks do not fill gaps; choose method cp")
-        network = registry.read_model(self.model or registry.DEFAULT).method(rate, step, self.shifts)
-        alone = isinstance(network, SpectralMethod) and self.iterations is None
-        if self.method == "network" or (self.method == "auto" and alone):
-            return network
-        return MeanMethod(network, solver)
+        network = model.method(rate, step, self.shifts)
+        return network if self.method == "network" else MeanMethod(network, solver)
 
     def restore(
         self,
