@@ -62,13 +62,13 @@ def restore(
     method: Annotated[
         Method,
         typer.Option(
-            help="The model (network), Chambolle-Pock (cp), their mean (both); auto: the better one."
+            help="A model (network), Chambolle-Pock (cp), their mean (both); auto: both to 9 bits, else cp."
         ),
     ] = "auto",
     model: Annotated[
         str | None,
         typer.Option(
-            help="The model: a name of `pdrn models list`, or a file; default: universal.",
+            help="The model: a name of `pdrn models list`, or a file; default: by sample rate.",
             metavar="NAME|PATH",
         ),
     ] = None,
