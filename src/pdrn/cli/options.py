@@ -116,17 +116,17 @@ def require(module: str, extra: str) -> None:
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
-    """Print a table that fits the terminal: its first column is folded, and the headings of the others."""
+    """Print a table that fits the terminal: headings fold, and the first column beyond 20 characters."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title)
-    table.add_column(headings[0], overflow="fold")
+    names = [printable(first) for first, *_ in rows]
+    table.add_column(headings[0], overflow="fold", min_width=min(max(map(len, names), default=0), 20))
     for heading, *cells in list(zip(headings, *rows, strict=True))[1:]:
-        width = max(map(len, [*heading.split(), *cells]))
-        table.add_column(heading, justify="right", min_width=width, max_width=width)
-    for first, *others in rows:
-        table.add_row(printable(first), *others)
+        table.add_column(heading, justify="right", min_width=max(map(len, cells), default=0))
+    for name, (_, *others) in zip(names, rows, strict=True):
+        table.add_row(name, *others)
     Console(markup=False, emoji=False).print(table)
 
 
