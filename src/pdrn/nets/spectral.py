@@ -99,7 +99,7 @@ class SpectralPrimalDual(CellArchitecture):
 
     The weights of a network do not depend on the sample rate. ``at`` returns the architecture for another.
 
-    Attributes
+    Parameters
     ----------
     windows
         Length of the STFT window of each stage, in seconds: multiples of the shortest.
