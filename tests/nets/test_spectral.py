@@ -12,7 +12,7 @@ from pdrn.convex import Box, ChambollePock, GaborFrame, GroupL21, Problem, solve
 from pdrn.errors import InputError
 from pdrn.nets import DenseMap, Network, PrimalDual, SpectralPrimalDual, spectral
 from pdrn.nets.runtime import RunningSpectralNetwork
-from pdrn.nets.spectral import OVERLAP, Convolution
+from pdrn.nets.spectral import OVERLAP, TimeFrequencyConvolution
 from pdrn.nets.torch import NetworkModule
 
 PLAN, CAUSAL = SPECTRAL.values()
@@ -151,8 +151,8 @@ def test_a_convolution_is_that_of_torch(dilation, causal, width, at_once, monkey
     monkeypatch.setattr(spectral, "POSITIONS_AT_ONCE", at_once)
     h, mix, bias = normal(1, 2, 9, 7, 3), normal(4, 3, 3), normal(5, 3)
     parts = normal(2, 3, 3, width, 3), normal(3, 3)
-    ours = Convolution(*parts, dilation, before=2 * dilation if causal else dilation)
-    theirs = Convolution(*map(torch.tensor, parts), dilation, ours.before)
+    ours = TimeFrequencyConvolution(*parts, dilation, before=2 * dilation if causal else dilation)
+    theirs = TimeFrequencyConvolution(*map(torch.tensor, parts), dilation, ours.before)
     np.testing.assert_allclose(ours(h), theirs(torch.tensor(h)), atol=1e-12)
     blocks = (
         ours.residual(h, 2, mix, bias),

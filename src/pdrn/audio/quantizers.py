@@ -81,6 +81,16 @@ class Coder(Quantizer, Protocol):
         ...
 
 
+def pcm_subtype(samples: ArrayLike) -> str | None:
+    """Return how a file would store an array of integers; None for floats.
+
+    >>> pcm_subtype(np.zeros(3, np.int16))
+    'PCM_16'
+    """
+    subtypes = {"uint8": "PCM_U8", "int8": "PCM_S8", "int16": "PCM_16", "int32": "PCM_32"}
+    return subtypes.get(np.asarray(samples).dtype.name)
+
+
 def numbers(samples: ArrayLike) -> NDArray[np.float64]:
     """Return the samples in float64, refusing NaN."""
     array = np.asarray(samples, dtype=np.float64)

@@ -21,6 +21,7 @@ from pdrn.nets.primal_dual import (
     NEIGHBOURS,
     Architecture,
     Arrays,
+    Block,
     CellArchitecture,
     PrimalDual,
     State,
@@ -270,7 +271,7 @@ class _Stage:
         nothing = np.zeros(map.channels, _type_of(weights))
         self._earlier = [_DelayLine([nothing] * (NEIGHBOURS - 1)) for _ in range(architecture.context)]
         count = architecture.layers_per_stage
-        self._layers = [_Layer(architecture, map, weights, stage * count + i) for i in range(count)]
+        self._layers = [self._layer(map, stage * count + i) for i in range(count)]
         # Each layer works on a later view than the one before it, by the delay of the map.
         self._priors = [_DelayLine([L1()] * (i * self._map.delay)) for i in range(count)]
 
@@ -279,6 +280,13 @@ class _Stage:
         for layer, line, prior in zip(self._layers, self._priors, priors, strict=True):
             state = layer.step(state, line.push(prior))
         return state
+
+    def _layer(self, map: ConvolutionalMap, layer: int) -> _Layer:
+        running, dtype = _RunningMap(map, self._weights), _type_of(self._weights)
+        # The dual variable before the first layer is the number 0.
+        y = np.zeros(map.channels, dtype) if layer else 0.0
+        block = self._architecture.block(layer, self._weights, running)
+        return _Layer(block, np.zeros(map.hop, dtype), y, running.delay)
 
     def _with_earlier(self, hidden: int, seen: NumpyArray) -> NumpyArray:
         earlier = self._earlier[hidden]
@@ -290,16 +298,13 @@ class _Stage:
 class _Layer:
     """One block, and delay lines for its inputs, which wait until the map has seen their whole view."""
 
-    def __init__(self, architecture: PrimalDual, map: ConvolutionalMap, weights: Arrays, layer: int) -> None:
-        running, dtype = _RunningMap(map, weights), _type_of(weights)
-        self._block = architecture.block(layer, weights, running)
-        silence = np.zeros(map.hop, dtype)
-        self._cells = _DelayLine[Functional]([Box(silence, silence)] * running.delay)
-        self._x = _DelayLine[Any]([silence] * running.delay)
-        # The dual variable before the first layer is the number 0.
-        self._y = _DelayLine([np.zeros(map.channels, dtype) if layer else 0.0] * running.delay)
+    def __init__(self, block: Block, silence: NumpyArray, y: Any, delay: int) -> None:
+        self._block = block
+        self._cells = _DelayLine[Functional]([Box(silence, silence)] * delay)
+        self._x = _DelayLine[Any]([silence] * delay)
+        self._y = _DelayLine[Any]([y] * delay)
 
-    def step(self, state: State, prior: L1) -> State:
+    def step(self, state: State, prior: Functional) -> State:
         x, y, cells = self._x.push(state.x), self._y.push(state.y), self._cells.push(state.G)
         return self._block(State(x, y, state.x_bar, prior, cells))
 
@@ -314,19 +319,15 @@ class _RunningMap:
         self._seen, self._sum = np.zeros((2, map.window), _type_of(weights))
 
     def analyse(self, x: NumpyArray, kernel: NumpyArray) -> NumpyArray:
-        self._advance(self._seen, x)
+        _advance(self._seen, self._hop, x)
         coefficients: NumpyArray = kernel @ self._seen
         return coefficients
 
     def synthesise(self, y: NumpyArray, kernel: NumpyArray) -> NumpyArray:
-        self._advance(self._sum, 0.0)
+        _advance(self._sum, self._hop, 0.0)
         self._sum += y @ kernel
         complete: NumpyArray = self._sum[: self._hop].copy()
         return complete
-
-    def _advance(self, window: NumpyArray, newest: Any) -> None:
-        window[: -self._hop] = window[self._hop :]
-        window[-self._hop :] = newest
 
 
 class RunningSpectralNetwork:
@@ -380,8 +381,7 @@ class _SpectralStage:
         self._radii = np.zeros((2, window), dtype)
         self._radii_weight = window_weight(self._frame).astype(dtype)
         self._earlier: dict[str, NumpyArray] = {}
-        layers = range(stage * plan.steps, (stage + 1) * plan.steps)
-        self._layers = [_SpectralLayer(plan, weights, layer, self._frame) for layer in layers]
+        self._layers = [self._layer(step) for step in range(plan.steps)]
         # Each step works on a later frame than the one before it.
         delay = OVERLAP - 1
         self._priors = [_DelayLine([GroupL21(2)] * (step * delay)) for step in range(plan.steps)]
@@ -399,7 +399,7 @@ class _SpectralStage:
     def _step(self, signals: NumpyArray) -> NumpyArray:
         x, centre, lo, hi = signals
         box = unchecked(Box, lo=lo[None], hi=hi[None])
-        _advance(self._radii, np.concatenate(square_radii(box)))
+        _advance(self._radii, self._hop, np.concatenate(square_radii(box)))
         bounded, squares = (self._radii @ self._radii_weight + LEAST_SQUARE_RADIUS).reshape(2, 1, 1, 1)
         priors = self._plan.priors(
             self._stage,
@@ -415,31 +415,21 @@ class _SpectralStage:
             state = layer.step(state, line.push(prior))
         return np.concatenate([state.x, self._given.push(signals[1:])])
 
+    def _layer(self, step: int) -> _Layer:
+        frame, dtype = self._frame, _type_of(self._weights)
+        running = _RunningSTFT(frame, dtype)
+        layer = self._stage * self._plan.steps + step
+        block = self._plan.block(layer, self._weights, running.analyse, running.synthesise)
+        # The dual variable before the first step of a stage is the number 0.
+        y = np.zeros((1, frame.channels), dtype) if step else 0.0
+        return _Layer(block, np.zeros((1, frame.hop), dtype), y, OVERLAP - 1)
+
     def _remember(self, name: str, h: NumpyArray, before: int) -> tuple[NumpyArray, int]:
         """Put the earlier frames before a new one, and keep as many for the next."""
         earlier = self._earlier.get(name, np.zeros((1, before, *h.shape[2:]), h.dtype))
         together = np.concatenate([earlier, h], 1)
         self._earlier[name] = together[:, -before:]
         return together, before
-
-
-class _SpectralLayer:
-    """One primal-dual step on frames, and delay lines for its inputs."""
-
-    def __init__(self, plan: SpectralPrimalDual, weights: Arrays, layer: int, frame: GaborFrame) -> None:
-        dtype = _type_of(weights)
-        running = _RunningSTFT(frame, dtype)
-        self._block = plan.block(layer, weights, running.analyse, running.synthesise)
-        silence = np.zeros((1, frame.hop), dtype)
-        self._cells = _DelayLine[Any]([Box(silence, silence)] * (OVERLAP - 1))
-        self._x = _DelayLine[Any]([silence] * (OVERLAP - 1))
-        # The dual variable before the first step of a stage is the number 0.
-        is_first = layer % plan.steps == 0
-        self._y = _DelayLine[Any]([] if is_first else [np.zeros((1, frame.channels), dtype)] * (OVERLAP - 1))
-
-    def step(self, state: State, prior: GroupL21) -> State:
-        x, y, cells = self._x.push(state.x), self._y.push(state.y), self._cells.push(state.G)
-        return self._block(State(x, y, state.x_bar, prior, cells))
 
 
 class _RunningSTFT:
@@ -451,22 +441,21 @@ class _RunningSTFT:
 
     def analyse(self, x: NumpyArray) -> NumpyArray:
         """Take a hop; return the coefficients of the frame that it completes."""
-        _advance(self._seen, x)
+        _advance(self._seen, self._frame.hop, x)
         coefficients: Any = self._frame.analyse_view(self._seen)
         return coefficients  # type: ignore[no-any-return]
 
     def synthesise(self, y: NumpyArray) -> NumpyArray:
         """Take the coefficients of a frame; return the hop that it completes."""
-        _advance(self._sum, 0.0)
+        _advance(self._sum, self._frame.hop, 0.0)
         self._sum += self._frame.synthesise_view(y)
         complete: NumpyArray = self._sum[:, : self._frame.hop].copy()
         return complete
 
 
-def _advance(window: NumpyArray, newest: Any) -> None:
+def _advance(window: NumpyArray, hop: int, newest: Any) -> None:
     """Shift the samples of a window by a hop, and put the newest at its end."""
-    hop = newest.shape[-1] if np.ndim(newest) else window.shape[-1] // OVERLAP
-    window[..., :-hop] = window[..., hop:].copy()
+    window[..., :-hop] = window[..., hop:]
     window[..., -hop:] = newest
 
 

@@ -318,9 +318,13 @@ class SpectralPrimalDual(CellArchitecture):
         told = spread @ weights[f"expand.{stage}"].T + weights[f"expand_bias.{stage}"]
         return xp.concatenate([low + told, h[:, :, most:]], 2)
 
-    def _convolution(self, index: int, kind: str, weights: Weights, dilation: int) -> Convolution:
+    def _convolution(
+        self, index: int, kind: str, weights: Weights, dilation: int
+    ) -> TimeFrequencyConvolution:
         before = 2 * dilation if self.causal else dilation
-        return Convolution(weights[f"{kind}.{index}"], weights[f"{kind}_bias.{index}"], dilation, before)
+        return TimeFrequencyConvolution(
+            weights[f"{kind}.{index}"], weights[f"{kind}_bias.{index}"], dilation, before
+        )
 
     def estimate(self, weights: Weights, inputs: Box, state: State) -> Array:
         return state.x.reshape(inputs.lo.shape)
@@ -450,7 +454,7 @@ POSITIONS_AT_ONCE = 2048
 
 
 @dataclass(frozen=True, eq=False)
-class Convolution:
+class TimeFrequencyConvolution:
     """A convolution over time and frequency with zeros beyond the ends, clipped: ``clip(kernel * h + bias)``.
 
     Activations are clipped to [-1, 1]. So corrections stay bounded, where max(0, .) lets them grow.
@@ -475,7 +479,7 @@ class Convolution:
         return self._tensor(h)[:, skip:] if is_tensor(h) else self._numpy(h, skip, lambda out, _: out)
 
     def residual(self, h: Array, skip: int, mix: Array, bias: Array) -> Array:
-        """Return ``h + mix clip(kernel * h + bias) + bias``, a residual block, without the first frames."""
+        """Return h plus its convolution, mixed across channels, without the first frames."""
         if is_tensor(h):
             return (h + (self._tensor(h) @ mix.T + bias))[:, skip:]
         return self._numpy(h, skip, lambda out, own: out @ mix.T + bias + own)

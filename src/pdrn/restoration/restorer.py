@@ -20,16 +20,11 @@ from numpy.typing import ArrayLike, NDArray
 from pdrn.audio.cells import Cells, FloatArray
 from pdrn.audio.detection import QuantizerKeywords, QuantizerOptions, choose_quantizer
 from pdrn.audio.files import Sound, Source, blocks, format_of, open_audio, writer
-from pdrn.audio.quantizers import PCM_BITS, Bounded, Clipping, Gaps, Observer, Quantizer
+from pdrn.audio.quantizers import PCM_BITS, Bounded, Clipping, Gaps, Observer, Quantizer, pcm_subtype
 from pdrn.errors import AudioError, InputError
 from pdrn.restoration import registry
-from pdrn.restoration.methods import (
-    ITERATIONS,
-    ChambollePockMethod,
-    MeanMethod,
-    Method,
-)
-from pdrn.restoration.streaming import BlockRestorer, Progress, Stream, as_channels, pcm_subtype
+from pdrn.restoration.methods import ITERATIONS, ChambollePockMethod, MeanMethod, Method
+from pdrn.restoration.streaming import BlockRestorer, Progress, Stream, as_channels
 from pdrn.storage import Target, refuse_same
 
 MethodName = Literal["auto", "both", "network", "cp"]

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pdrn.audio.cells import Cells, FloatArray, concatenate, frozen
 from pdrn.audio.files import RawFormat
-from pdrn.audio.quantizers import PCM_BITS, Observer, Quantizer
+from pdrn.audio.quantizers import PCM_BITS, Observer, Quantizer, pcm_subtype
 from pdrn.errors import AudioError, InputError, system_reason
 from pdrn.restoration.methods import Method, RestoreBlock
 
@@ -276,16 +276,6 @@ def as_channels(samples: ArrayLike, most_channels: int = 64) -> NDArray[np.float
     if np.isinf(rows).any():
         raise InputError("a sample is infinite; repair it, or mark it as missing with NaN")
     return rows
-
-
-def pcm_subtype(samples: ArrayLike) -> str | None:
-    """Return how a file would store an array of integers; None for floats.
-
-    >>> pcm_subtype(np.zeros(3, np.int16))
-    'PCM_16'
-    """
-    subtypes = {"uint8": "PCM_U8", "int8": "PCM_S8", "int16": "PCM_16", "int32": "PCM_32"}
-    return subtypes.get(np.asarray(samples).dtype.name)
 
 
 def restore_bytes(
