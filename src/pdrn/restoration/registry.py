@@ -159,16 +159,12 @@ def for_rate(rate_hz: int) -> list[str]:
     return sorted(fitting, key=lambda name: (rates[name] is None, -path(name).stat().st_size))
 
 
-def best(rate_hz: int) -> Model:
-    """Return the best bundled model for sound of this rate."""
+def best(rate_hz: int) -> Model | None:
+    """Return the best bundled model for sound of this rate, None if there is none."""
     fitting = for_rate(rate_hz)
-    if not fitting:
-        raise InputError(f"no bundled model is for {rate_hz} Hz; choose method cp")
-    return read_model(fitting[0])
+    return read_model(fitting[0]) if fitting else None
 
 
 def automatic(rate_hz: int, step: float | None) -> Model | None:
     """Return the model for this rate and step under method "auto", None if none fits."""
-    if step is None or step * _ROUNDING < FINEST_STEP or not for_rate(rate_hz):
-        return None
-    return best(rate_hz)
+    return best(rate_hz) if step is not None and step * _ROUNDING >= FINEST_STEP else None

@@ -159,14 +159,15 @@ class Restorer:
         if self.method == "cp":
             return solver
         if self.model is not None:
-            model = registry.read_model(self.model)
+            model: registry.Model | None = registry.read_model(self.model)
         elif self.method == "auto":
-            found = None if gaps else registry.automatic(rate, step)
-            if found is None:
+            model = None if gaps else registry.automatic(rate, step)
+            if model is None:
                 return solver
-            model = found
         else:
             model = registry.best(rate)
+        if model is None:
+            raise InputError(f"no bundled model is for {rate} Hz; choose method cp")
         if gaps:
             raise InputError("networks do not fill gaps; choose method cp")
         network = model.method(rate, step, self.shifts)
